@@ -1,0 +1,1 @@
+"""Every figure this project publishes, one command each: `python -m benchmarks list`."""

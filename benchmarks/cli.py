@@ -1,0 +1,84 @@
+"""Command line: `python -m benchmarks NAME | speed | report | list`."""
+
+import argparse
+from collections.abc import Sequence
+
+from benchmarks.datasets import DATASETS
+from benchmarks.methods import METHODS
+from benchmarks.report import write_reports
+from benchmarks.simulations import SIMULATIONS
+from benchmarks.speed.run import PARTS, run_parts
+from benchmarks.tables import EXPERIMENTS, run_experiment
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command."""
+    options = _parser().parse_args(arguments)
+    return options.command(options)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    commands = parser.add_subparsers(required=True, metavar="NAME")
+    for name, experiment in EXPERIMENTS.items():
+        command = commands.add_parser(name, help=experiment.title)
+        command.set_defaults(command=_experiment, name=name)
+        known = SIMULATIONS if name == "simulations" else DATASETS
+        command.add_argument("--splits", type=int, metavar="N", help="only the first N splits")
+        command.add_argument("--methods", type=_list_of(METHODS), metavar="a,b")
+        command.add_argument("--datasets", type=_list_of(known), metavar="a,b")
+        command.add_argument("--jobs", type=int, default=1, metavar="N", help="processes, one thread each")
+        command.add_argument("--retry", action="store_true", help="run failed runs again")
+    command = commands.add_parser("speed", help="times and memory against their targets, one thread")
+    command.set_defaults(command=_speed)
+    command.add_argument("--parts", type=_list_of(PARTS), default=list(PARTS), metavar="a,b")
+    command.add_argument(
+        "--skip-naive-mlp", action="store_true", help="part a without its minutes of waiting"
+    )
+    command = commands.add_parser("report", help="write docs/results/*.md from the stored rows")
+    command.set_defaults(command=_report)
+    pages = [*EXPERIMENTS, "speed"]
+    command.add_argument("names", nargs="?", type=_list_of(pages), default=pages, metavar="a,b")
+    commands.add_parser("list", help="experiments, sets and methods").set_defaults(command=_list)
+    return parser
+
+
+def _list_of(known):
+    """Argument type: comma-separated names out of `known`."""
+
+    def names(text: str) -> list[str]:
+        given = text.split(",")
+        unknown = [name for name in given if name not in known]
+        if unknown:
+            raise argparse.ArgumentTypeError(f"unknown {', '.join(unknown)}; expected {', '.join(known)}")
+        return given
+
+    return names
+
+
+def _experiment(options) -> int:
+    runs = EXPERIMENTS[options.name].runs(options.splits, options.methods, options.datasets)
+    run_experiment(options.name, runs, options.jobs, options.retry)
+    return _report(argparse.Namespace(names=[options.name]))
+
+
+def _speed(options) -> int:
+    run_parts(options.parts, options.skip_naive_mlp)
+    return _report(argparse.Namespace(names=["speed"]))
+
+
+def _report(options) -> int:
+    written = write_reports(options.names)
+    print("\n".join(f"docs/results/{name}.md" for name in written) or "no rows yet")
+    return 0
+
+
+def _list(options) -> int:
+    for name, experiment in EXPERIMENTS.items():
+        print(f"{name}: {', '.join(experiment.datasets)} x {', '.join(experiment.methods)}")
+    print(f"speed: {', '.join(f'{letter} {part.__name__}' for letter, part in PARTS.items())}\n")
+    print(f"{'set':<12} {'n':>6} {'q':>3} {'d':>2} {'splits':>6}  source")
+    for record in DATASETS.values():
+        size = f"{record.n:>6} {record.q:>3} {record.d:>2} {record.n_splits:>6}"
+        print(f"{record.name:<12} {size}  {record.source}")
+    return 0

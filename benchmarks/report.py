@@ -1,0 +1,191 @@
+"""`python -m benchmarks report`: docs/results/NAME.md from the rows, ours beside the paper's figures."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from benchmarks.machine import RESULTS
+from benchmarks.rows import Run
+from benchmarks.speed.run import figure, latest_parts
+from benchmarks.speed.scaling import draw
+from benchmarks.tables import EXPERIMENTS, Experiment, stored
+
+CELL_SCORED = ("naval", "wine", "protein")  # sets whose recording grid decides the plain log-likelihood
+
+
+def write_reports(names: Iterable[str]) -> list[str]:
+    """Write the pages of those experiments that have rows; returns the names written."""
+    written = []
+    for name in names:
+        lines = speed_page() if name == "speed" else experiment_page(name)
+        if lines:
+            RESULTS.mkdir(parents=True, exist_ok=True)
+            (RESULTS / f"{name}.md").write_text("\n".join(lines) + "\n")
+            written.append(name)
+    return written
+
+
+def experiment_page(name: str) -> list[str]:
+    """Lines of an experiment's page, none if it has no rows yet."""
+    experiment = EXPERIMENTS[name]
+    rows = {run: row for run, row in stored(name).items() if run.method in experiment.methods}
+    good = {run: row for run, row in rows.items() if "error" not in row}
+    if not good:
+        return []
+    groups = _by_dataset_and_method(experiment, good)
+    better = "higher" if experiment.higher_is_better else "lower"
+    last = list(good.values())[-1]
+    return [
+        f"# {experiment.title}",
+        "",
+        f"Mean ± standard error over runs, {better} is better; one thread a fit. The verdict compares our "
+        "mean with the paper's: better, within one of its standard errors, or worse.",
+        "",
+        *_table(*_against_paper(experiment, groups)),
+        "",
+        "## Beside all methods the paper lists",
+        "",
+        *_table(*_beside_all(experiment, groups)),
+        "",
+        *_failures(rows),
+        f"Made by `python -m benchmarks {name}` and `python -m benchmarks report {name}`; "
+        f"treecdf {last['version']}, commit {last['commit']}. "
+        f"Every run is a row of `benchmarks/rows/{name}.jsonl`"
+        + "".join(f" or `benchmarks/rows/{shared}.jsonl`" for shared in experiment.shares)
+        + ".",
+    ]
+
+
+def _by_dataset_and_method(
+    experiment: Experiment, rows: dict[Run, dict]
+) -> dict[tuple[str, str], list[dict]]:
+    found = defaultdict(list)
+    for run, row in rows.items():
+        found[run.dataset, run.method].append(row)
+    extra = sorted({dataset for dataset, _ in found} - set(experiment.datasets))
+    keys = [(dataset, method) for dataset in (*experiment.datasets, *extra) for method in experiment.methods]
+    return {key: found[key] for key in keys if key in found}
+
+
+def _against_paper(experiment: Experiment, groups) -> tuple[list[str], list[list[str]]]:
+    """One line for every set and method: ours, the paper's, the verdict, times and calibration."""
+    details = [key for key in EXTRA_COLUMNS if any(key in row["metrics"] for row in _all(groups))]
+    header = ["set", "method", "runs", "ours", "paper", "difference", "verdict", "fit s"]
+    lines = []
+    for (dataset, method), rows in groups.items():
+        values = _metric(rows, experiment.metric)
+        published = experiment.paper[experiment.reference[method]].get(dataset)
+        line = [dataset, method, str(len(rows)), _mean_se(values), *_compared(experiment, values, published)]
+        line.append(f"{np.mean([row['seconds']['fit'] for row in rows]):.2f}")
+        lines.append(line + [EXTRA_COLUMNS[key][1](dataset, _metric(rows, key)) for key in details])
+    return header + [EXTRA_COLUMNS[key][0] for key in details], lines
+
+
+def _mean(dataset: str, values: np.ndarray) -> str:
+    return f"{np.mean(values):.3g}" if len(values) else ""
+
+
+def _cell(dataset: str, values: np.ndarray) -> str:
+    return _mean_se(values) if dataset in CELL_SCORED and len(values) else ""
+
+
+EXTRA_COLUMNS = {
+    "cell_log_lik": ("cell score", _cell),
+    "sse_exact": ("SSE, sampler's law", lambda dataset, values: _mean_se(values)),
+    "crps": ("CRPS", _mean),
+    "energy_score": ("energy score", _mean),
+    "coverage_50": ("50 % covers", _mean),
+    "coverage_90": ("90 % covers", _mean),
+    "pit_ks": ("PIT-KS", _mean),
+    "trees": ("trees", lambda dataset, values: f"{np.mean(values):.0f}"),
+}
+
+
+def _compared(experiment: Experiment, values: np.ndarray, published) -> list[str]:
+    """The paper's figure, our difference from it, and the verdict."""
+    if published is None:
+        return ["", "", ""]
+    value, se = published
+    difference = float(np.mean(values)) - value
+    gain = difference if experiment.higher_is_better else -difference
+    if gain >= 0:
+        verdict = "better"
+    elif gain >= -(se or 0.0):
+        verdict = "within one s.e."
+    else:
+        verdict = "worse"
+    return [_published(published), f"{difference:+.3f}", verdict]
+
+
+def _beside_all(experiment: Experiment, groups) -> tuple[list[str], list[list[str]]]:
+    """Methods down, sets across: ours first, then the paper's table."""
+    ours = defaultdict(dict)
+    for (dataset, method), rows in groups.items():
+        ours[f"**treecdf, {method}**"][dataset] = _mean_se(_metric(rows, experiment.metric))
+    theirs = {
+        f"{method} (paper)": {name: _published(figure) for name, figure in row.items()}
+        for method, row in experiment.paper.items()
+    }
+    datasets = list(dict.fromkeys(dataset for dataset, _ in groups))
+    lines = [[method, *(row.get(name, "") for name in datasets)] for method, row in (ours | theirs).items()]
+    return ["method", *datasets], lines
+
+
+def speed_page() -> list[str]:
+    """Lines of the speed page; draws the scaling picture beside it."""
+    parts = latest_parts()
+    if not parts:
+        return []
+    lines = [
+        [letter, record["what"], figure(record), record.get("target", ""), _met(record), row["commit"]]
+        for letter, row in parts.items()
+        for record in row["measures"]
+    ]
+    page = [
+        "# Speed and memory",
+        "",
+        "One thread. The latest measurement of every part.",
+        "",
+        *_table(["part", "what", "measured", "target", "met", "commit"], lines),
+        "",
+    ]
+    if "c" in parts:
+        RESULTS.mkdir(parents=True, exist_ok=True)
+        draw(parts["c"]["raw"], RESULTS / "scaling.png")
+        page += ["![Fit time against n, d and q](scaling.png)", ""]
+    return [*page, "Made by `python -m benchmarks speed`; rows in `benchmarks/rows/speed.jsonl`."]
+
+
+def _met(record: dict) -> str:
+    return {True: "yes", False: "no", None: ""}[record.get("met")]
+
+
+def _failures(rows: dict[Run, dict]) -> list[str]:
+    failed = [(run, row["error"]) for run, row in rows.items() if "error" in row]
+    lines = [f"- {run.dataset}, split {run.split}, {run.method}: {reason}" for run, reason in failed]
+    return ["Failed runs, not in the means:", "", *lines, ""] if lines else []
+
+
+def _all(groups) -> list[dict]:
+    return [row for rows in groups.values() for row in rows]
+
+
+def _metric(rows: Sequence[dict], key: str) -> np.ndarray:
+    return np.array([row["metrics"][key] for row in rows if key in row["metrics"]])
+
+
+def _mean_se(values: np.ndarray) -> str:
+    if len(values) < 2:
+        return f"{np.mean(values):.3f}"
+    return f"{np.mean(values):.3f} ± {np.std(values, ddof=1) / np.sqrt(len(values)):.3f}"
+
+
+def _published(figure: tuple[float, float | None]) -> str:
+    value, se = figure
+    return f"{value:g}" if se is None else f"{value:g} ± {se:g}"
+
+
+def _table(header: list[str], lines: list[list[str]]) -> list[str]:
+    """A Markdown table."""
+    return ["| " + " | ".join(cells) + " |" for cells in (header, ["---"] * len(header), *lines)]

@@ -1,0 +1,1 @@
+"""`python -m benchmarks speed`: times and memory on one thread against the project's targets."""

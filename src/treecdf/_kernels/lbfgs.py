@@ -1,0 +1,140 @@
+"""L-BFGS turned inside out: it is told loss and gradient at its trial points and answers with the next ones.
+
+The passes over the rows stay outside, so that a loss may be a sum over threads, files or machines. All nodes of a
+level are minimised side by side, each with its own step.
+"""
+
+import numpy as np
+
+from treecdf._kernels.compiling import kernel
+
+LINE = np.dtype(
+    [
+        ("active", "i8"),
+        ("iterations", "i8"),
+        ("tries", "i8"),  # evaluations of the current line search
+        ("stored", "i8"),  # curvature pairs seen so far
+        ("value", "f8"),  # loss at the current point
+        ("slope", "f8"),  # its derivative along the direction
+        ("step", "f8"),
+        ("low", "f8"),  # the step sought lies in (low, high)
+        ("high", "f8"),
+    ]
+)
+MEMORY = 8
+_MAX_TRIES = 25
+_ARMIJO, _WOLFE = 1e-4, 0.9
+
+
+@kernel
+def advance(line, point, gradient, direction, trial, steps, changes, preconditioner, loss, slope, tol, limit):
+    """Take loss (k,) and slope (k, P) at trial (k, P); move to the next trial points.
+
+    line (k,) of dtype LINE; steps and changes (k, MEMORY, P) hold the curvature pairs; preconditioner (k, P, P)
+    is the first inverse Hessian, or (0, 0, 0) for none. Weak Wolfe conditions by bisection; a node ends
+    when its largest derivative is at most tol, or after `limit` iterations.
+    """
+    n_nodes, n_parameters = point.shape
+    alpha = np.empty(MEMORY)
+    work = np.empty(n_parameters)
+    for node in range(n_nodes):
+        state = line[node]
+        if not state.active:
+            continue
+        first = state.iterations == 0
+        if not first:
+            along = 0.0
+            for i in range(n_parameters):
+                along += slope[node, i] * direction[node, i]
+            state.tries += 1
+            if not (loss[node] <= state.value + _ARMIJO * state.step * state.slope):
+                state.high = state.step
+            elif along < _WOLFE * state.slope:
+                state.low = state.step
+            else:
+                state.low = state.high = state.step
+            if state.low != state.high:
+                if state.tries >= _MAX_TRIES:  # rounding hides any further progress
+                    state.active = 0
+                    continue
+                if state.high == np.inf:
+                    state.step *= 2.0
+                else:
+                    state.step = 0.5 * (state.low + state.high)
+                for i in range(n_parameters):
+                    trial[node, i] = point[node, i] + state.step * direction[node, i]
+                continue
+            slot = state.stored % MEMORY
+            for i in range(n_parameters):
+                steps[node, slot, i] = trial[node, i] - point[node, i]
+                changes[node, slot, i] = slope[node, i] - gradient[node, i]
+            state.stored += 1
+        state.value = loss[node]
+        state.iterations += 1
+        largest = 0.0
+        for i in range(n_parameters):
+            point[node, i] = trial[node, i]
+            gradient[node, i] = slope[node, i]
+            largest = max(largest, abs(slope[node, i]))
+        if largest <= tol or state.iterations > limit:
+            state.active = 0
+            continue
+
+        # The two-loop recursion: direction = - (approximate inverse Hessian) gradient.
+        for i in range(n_parameters):
+            work[i] = gradient[node, i]
+        kept = min(state.stored, MEMORY)
+        for back in range(kept):
+            slot = (state.stored - 1 - back) % MEMORY
+            curvature, dot = 0.0, 0.0
+            for i in range(n_parameters):
+                curvature += steps[node, slot, i] * changes[node, slot, i]
+                dot += steps[node, slot, i] * work[i]
+            alpha[slot] = dot / curvature
+            for i in range(n_parameters):
+                work[i] -= alpha[slot] * changes[node, slot, i]
+        if preconditioner.shape[0] > 0:
+            for i in range(n_parameters):
+                dot = 0.0
+                for j in range(n_parameters):
+                    dot += preconditioner[node, i, j] * work[j]
+                direction[node, i] = -dot
+        else:
+            scale = 1.0
+            if kept > 0:
+                slot = (state.stored - 1) % MEMORY
+                curvature, norm = 0.0, 0.0
+                for i in range(n_parameters):
+                    curvature += steps[node, slot, i] * changes[node, slot, i]
+                    norm += changes[node, slot, i] * changes[node, slot, i]
+                scale = curvature / norm
+            for i in range(n_parameters):
+                direction[node, i] = -scale * work[i]
+        for back in range(kept - 1, -1, -1):
+            slot = (state.stored - 1 - back) % MEMORY
+            curvature, dot = 0.0, 0.0
+            for i in range(n_parameters):
+                curvature += steps[node, slot, i] * changes[node, slot, i]
+                dot += changes[node, slot, i] * direction[node, i]
+            for i in range(n_parameters):
+                # direction is the negative of the recursion's vector, hence the signs
+                direction[node, i] -= (alpha[slot] + dot / curvature) * steps[node, slot, i]
+        along, norm = 0.0, 0.0
+        for i in range(n_parameters):
+            along += direction[node, i] * gradient[node, i]
+            norm += abs(gradient[node, i])
+        if not along < 0.0:  # curvature lost to rounding: start again from steepest descent
+            state.stored = 0
+            along = 0.0
+            for i in range(n_parameters):
+                direction[node, i] = -gradient[node, i]
+                along -= gradient[node, i] * gradient[node, i]
+        state.slope = along
+        state.step = 1.0
+        if state.stored == 0 and preconditioner.shape[0] == 0:
+            state.step = min(1.0, 1.0 / norm)
+        state.low = 0.0
+        state.high = np.inf
+        state.tries = 0
+        for i in range(n_parameters):
+            trial[node, i] = point[node, i] + state.step * direction[node, i]

@@ -1,0 +1,220 @@
+"""Loss and gradient of the node classifiers: one pass adds up those of every node of a level.
+
+Rows come arranged (see rows.arrange): sorted_x (q, m), node by node, so that the inner loops run over
+neighbouring rows.
+"""
+
+import numpy as np
+
+from treecdf._kernels.compiling import exact_kernel, kernel
+
+TILE = 64
+
+_LOG2E = 1.4426950408889634
+_LN2_HIGH = 6.93147180369123816490e-01
+_LN2_LOW = 1.90821492927058770002e-10
+_ROUND = 6755399441055744.0  # 1.5 * 2**52: adding it rounds to an integer that stands in the low bits
+_ONE_BITS = np.int64(1023) << 52
+
+
+@exact_kernel
+def exp_tile(z, bits):
+    """z <- exp(z) for z in [-700, 0]; no branches and no calls, so that it runs in vector units.
+
+    `bits` (same length, int64) is work space.
+    """
+    scale = bits.view(np.float64)
+    for r in range(z.size):
+        shifted = max(z[r], -700.0) * _LOG2E + _ROUND
+        scale[r] = shifted
+        power = shifted - _ROUND
+        t = (z[r] if z[r] > -700.0 else -700.0) - power * _LN2_HIGH - power * _LN2_LOW
+        # Taylor series on |t| <= ln(2) / 2, relative error 2e-16.
+        e = 1.0 / 479001600.0
+        e = e * t + 1.0 / 39916800.0
+        e = e * t + 1.0 / 3628800.0
+        e = e * t + 1.0 / 362880.0
+        e = e * t + 1.0 / 40320.0
+        e = e * t + 1.0 / 5040.0
+        e = e * t + 1.0 / 720.0
+        e = e * t + 1.0 / 120.0
+        e = e * t + 1.0 / 24.0
+        e = e * t + 1.0 / 6.0
+        e = e * t + 0.5
+        e = e * t + 1.0
+        z[r] = e * t + 1.0
+    for r in range(z.size):
+        bits[r] = (bits[r] << 52) + _ONE_BITS
+    for r in range(z.size):
+        z[r] *= scale[r]
+
+
+@kernel
+def cross_entropy(z, weight, left, work, bits):
+    """Weighted cross entropy of the tile's logits; z <- its derivative, weight * (p - left).
+
+    `work` and `bits` are work space of the same length.
+    """
+    for r in range(z.size):
+        work[r] = -abs(z[r])
+    exp_tile(work, bits)
+    loss = 0.0
+    for r in range(z.size):
+        # log(1 + e) for e in (0, 1] by the series of artanh(e / (2 + e)), error below 1e-15.
+        s = work[r] / (2.0 + work[r])
+        s2 = s * s
+        series = 1.0 / 31.0
+        series = series * s2 + 1.0 / 29.0
+        series = series * s2 + 1.0 / 27.0
+        series = series * s2 + 1.0 / 25.0
+        series = series * s2 + 1.0 / 23.0
+        series = series * s2 + 1.0 / 21.0
+        series = series * s2 + 1.0 / 19.0
+        series = series * s2 + 1.0 / 17.0
+        series = series * s2 + 1.0 / 15.0
+        series = series * s2 + 1.0 / 13.0
+        series = series * s2 + 1.0 / 11.0
+        series = series * s2 + 1.0 / 9.0
+        series = series * s2 + 1.0 / 7.0
+        series = series * s2 + 1.0 / 5.0
+        series = series * s2 + 1.0 / 3.0
+        series = series * s2 + 1.0
+        softplus = max(z[r], 0.0) + 2.0 * s * series
+        loss += weight[r] * (softplus - left[r] * z[r])
+        p = (1.0 if z[r] >= 0.0 else work[r]) / (1.0 + work[r])
+        z[r] = weight[r] * (p - left[r])
+    return loss
+
+
+@kernel
+def logistic_loss(sorted_x, weight, left, start, active, theta, loss, gradient):
+    """Add loss (k,) and gradient (k, 1 + q) of the logistic nodes with parameters theta (k, 1 + q)."""
+    z = np.empty(TILE)
+    work = np.empty(TILE)
+    bits = np.empty(TILE, np.int64)
+    q = theta.shape[1] - 1
+    for node in range(theta.shape[0]):
+        if not active[node]:
+            continue
+        for first in range(start[node], start[node + 1], TILE):
+            t = min(TILE, start[node + 1] - first)
+            for r in range(t):
+                z[r] = theta[node, 0]
+            for j in range(q):
+                slope = theta[node, 1 + j]
+                for r in range(t):
+                    z[r] += slope * sorted_x[j, first + r]
+            loss[node] += cross_entropy(
+                z[:t], weight[first : first + t], left[first : first + t], work[:t], bits[:t]
+            )
+            intercept = 0.0
+            for r in range(t):
+                intercept += z[r]
+            gradient[node, 0] += intercept
+            for j in range(q):
+                dot = 0.0
+                for r in range(t):
+                    dot += z[r] * sorted_x[j, first + r]
+                gradient[node, 1 + j] += dot
+
+
+@kernel
+def mlp_loss(sorted_x, weight, left, start, active, theta, hidden, loss, gradient):
+    """Add loss (k,) and gradient (k, P) of the ReLU networks with parameters theta (k, P).
+
+    Parameters go layer by layer: weights (out, in) row by row, then biases (out); `hidden` has the sizes of the
+    hidden layers, the last layer has one output.
+    """
+    q = sorted_x.shape[0]
+    n_hidden = hidden.size
+    width = 0
+    for layer in range(n_hidden):
+        width += hidden[layer]
+    value = np.empty((width, TILE))  # the hidden units' outputs, all layers one under the other
+    delta = np.empty((width, TILE))  # the loss's derivatives by their inputs
+    z = np.empty(TILE)
+    work = np.empty(TILE)
+    bits = np.empty(TILE, np.int64)
+    for node in range(theta.shape[0]):
+        if not active[node]:
+            continue
+        weights = theta[node]
+        slope = gradient[node]
+        for first in range(start[node], start[node + 1], TILE):
+            t = min(TILE, start[node + 1] - first)
+            offset = 0
+            n_in = q
+            below = 0
+            unit = 0
+            for layer in range(n_hidden):
+                n_out = hidden[layer]
+                for o in range(n_out):
+                    bias = weights[offset + n_out * n_in + o]
+                    for r in range(t):
+                        value[unit + o, r] = bias
+                    for i in range(n_in):
+                        w = weights[offset + o * n_in + i]
+                        if layer == 0:
+                            for r in range(t):
+                                value[unit + o, r] += w * sorted_x[i, first + r]
+                        else:
+                            for r in range(t):
+                                value[unit + o, r] += w * value[below + i, r]
+                    for r in range(t):
+                        value[unit + o, r] = max(value[unit + o, r], 0.0)
+                offset += n_out * (n_in + 1)
+                n_in = n_out
+                below = unit
+                unit += n_out
+            for r in range(t):
+                z[r] = weights[offset + n_in]
+            for i in range(n_in):
+                w = weights[offset + i]
+                for r in range(t):
+                    z[r] += w * value[below + i, r]
+            loss[node] += cross_entropy(
+                z[:t], weight[first : first + t], left[first : first + t], work[:t], bits[:t]
+            )
+
+            dot = 0.0
+            for r in range(t):
+                dot += z[r]
+            slope[offset + n_in] += dot
+            for i in range(n_in):
+                w = weights[offset + i]
+                dot = 0.0
+                for r in range(t):
+                    dot += z[r] * value[below + i, r]
+                    delta[below + i, r] = w * z[r] if value[below + i, r] > 0.0 else 0.0
+                slope[offset + i] += dot
+            for layer in range(n_hidden - 1, -1, -1):
+                n_out = hidden[layer]
+                unit = below
+                n_in = hidden[layer - 1] if layer > 0 else q
+                below = unit - n_in
+                offset -= n_out * (n_in + 1)
+                for o in range(n_out):
+                    dot = 0.0
+                    for r in range(t):
+                        dot += delta[unit + o, r]
+                    slope[offset + n_out * n_in + o] += dot
+                    for i in range(n_in):
+                        dot = 0.0
+                        if layer == 0:
+                            for r in range(t):
+                                dot += delta[unit + o, r] * sorted_x[i, first + r]
+                        else:
+                            for r in range(t):
+                                dot += delta[unit + o, r] * value[below + i, r]
+                        slope[offset + o * n_in + i] += dot
+                if layer > 0:
+                    for i in range(n_in):
+                        for r in range(t):
+                            delta[below + i, r] = 0.0
+                        for o in range(n_out):
+                            w = weights[offset + o * n_in + i]
+                            for r in range(t):
+                                delta[below + i, r] += w * delta[unit + o, r]
+                        for r in range(t):
+                            if value[below + i, r] <= 0.0:
+                                delta[below + i, r] = 0.0

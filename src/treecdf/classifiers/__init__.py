@@ -1,0 +1,19 @@
+"""Node classifiers: given x, is the outcome in the left or in the right child?"""
+
+from treecdf.classifiers.linear import Constant, Logistic
+from treecdf.classifiers.mlp import MLP
+from treecdf.classifiers.protocol import Basis, Moments, NodeClassifier, NodeFits, Splits
+from treecdf.classifiers.sklearn import AnyClassifier, as_node_classifier
+
+__all__ = [
+    "MLP",
+    "AnyClassifier",
+    "Basis",
+    "Constant",
+    "Logistic",
+    "Moments",
+    "NodeClassifier",
+    "NodeFits",
+    "Splits",
+    "as_node_classifier",
+]

@@ -1,0 +1,86 @@
+"""The fitted flow: outcomes in the user's unit -> box -> trees -> unit cube, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treecdf.base import Support
+from treecdf.table import Standardizer
+from treecdf.tree import TreeSequence
+
+Array = NDArray[np.float64]
+
+_CHUNK_POINTS = 65_536  # points that are worked on together
+
+
+@dataclass(frozen=True)
+class TreeFlow:
+    """Forward is data -> uniform; inverse is sampling. The covariates x (n, q) are always an argument."""
+
+    standardize: Standardizer
+    support: Support
+    blocks: tuple[TreeSequence, ...]
+
+    @property
+    def n_outcomes(self) -> int:
+        """d, the number of outcomes."""
+        return len(self.support.low)
+
+    def forward_and_log_det(self, y: Array, x: Array, n_threads: int = 1) -> tuple[Array, Array]:
+        """Images in the cube of outcomes y (n, m, d), m at each row of x, and log-determinants (n, m)."""
+        u, log_det = np.empty_like(y), np.empty(y.shape[:2])
+
+        def chunk(rows: slice) -> None:
+            u[rows], log_det[rows] = self._forward(y[rows], x[rows])
+
+        _by_chunks(chunk, *y.shape[:2], n_threads)
+        return u, log_det
+
+    def inverse(self, u: Array, x: Array, n_threads: int = 1) -> Array:
+        """Outcomes (n, m, d) of points u of the cube, m at each row of x."""
+        y = np.empty_like(u)
+
+        def chunk(rows: slice) -> None:
+            y[rows] = self._inverse(u[rows], x[rows])
+
+        _by_chunks(chunk, *u.shape[:2], n_threads)
+        return y
+
+    def _forward(self, y: Array, x: Array) -> tuple[Array, Array]:
+        z = self.standardize(x)
+        v = self.support.to_box(y)
+        inside = self.support.inside(v)
+        moved = np.clip(v, 1e-300, 1.0)
+        log_det = np.zeros(v.shape[:2])
+        for block in self.blocks:
+            moved, step = block.forward_and_log_det(moved, z)
+            log_det += step
+        u, log_det_support = self.support.to_unit(np.where(inside[..., None], moved, v))
+        return u, np.where(inside, log_det, 0.0) + log_det_support
+
+    def _inverse(self, u: Array, x: Array) -> Array:
+        z = self.standardize(x)
+        v = self.support.from_unit(u)
+        inside = self.support.inside(v)
+        moved = np.clip(v, 1e-300, 1.0)
+        for block in reversed(self.blocks):
+            moved = block.inverse(moved, z)
+        return self.support.from_box(np.where(inside[..., None], moved, v))
+
+
+def _by_chunks(task: Callable[[slice], Any], n: int, m: int, n_threads: int) -> None:
+    """Run `task` on slices of the rows; rows do not depend on one another, so the threads do not matter."""
+    size = max(1, _CHUNK_POINTS // max(m, 1))
+    slices = [slice(i, i + size) for i in range(0, n, size)]
+    if n_threads == 1 or len(slices) == 1:
+        for rows in slices:
+            task(rows)
+    else:
+        with ThreadPoolExecutor(n_threads) as pool:
+            list(pool.map(task, slices))

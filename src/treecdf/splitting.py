@@ -1,0 +1,115 @@
+"""Where to split the nodes of a level: the paper's optimalSplit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treecdf._kernels.rows import search_sums
+from treecdf.classifiers.protocol import (
+    Basis,
+    Moments,
+    NodeClassifier,
+    Splits,
+    clipped_share,
+    share_log_lik,
+    uniform_log_lik,
+)
+from treecdf.rows import Rows
+
+Array = NDArray[np.float64]
+
+MIN_WIDTH = 2.0**-40  # narrower boxes leave no room for distinct float64 cuts
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """All cuts of all axes of the nodes of a level, with the sums that tell them apart."""
+
+    cuts: Array  # (k, d, s)
+    left_share: Array  # (s,) the same for every box
+    left: Array  # (k, d, s) weight left of the cut
+    left_total: Array  # (k, d, s, p) sum of the search features left of the cut
+    balance: Array  # (k, d, s) C_A(T): volume term and penalty; -inf where the box is too narrow
+    moments: Moments
+
+    @staticmethod
+    def collect(
+        rows: Rows, lower: Array, upper: Array, fractions: Array, eta: float, basis: Basis
+    ) -> Candidates:
+        """One pass over the rows. lower, upper (k, d) are the boxes; cuts stand at `fractions` of their widths."""
+        width = (upper - lower)[:, :, None]
+        cuts = lower[:, :, None] + width * fractions
+        (k, d, s), p = cuts.shape, len(basis.source)
+        count, total, moment = rows.sum(
+            search_sums,
+            "level",
+            (basis.source, basis.knot, cuts),
+            [(k, d, s + 1), (k, d, s + 1, p), (k, p + 1, p + 1)],
+        )
+        left = np.cumsum(count, axis=2)[:, :, :-1]
+        weight = moment[:, -1, -1][:, None, None]
+        balance = -uniform_log_lik(left, weight, fractions) - eta * width * np.abs(fractions - 0.5)
+        balance[np.broadcast_to(width < MIN_WIDTH, balance.shape)] = -np.inf
+        return Candidates(
+            cuts, fractions, left, np.cumsum(total, axis=2)[:, :, :-1], balance, Moments.from_sums(moment)
+        )
+
+    def pick(self, index: NDArray[np.int64], score: Array) -> Splits:
+        """Candidate index[k] of node k, counted axis by axis."""
+        axis, cut = np.divmod(index, self.cuts.shape[2])
+        node = np.arange(len(index))
+        left = self.left[node, axis, cut]
+        return Splits(
+            axis=axis,
+            cut=self.cuts[node, axis, cut],
+            left_share=self.left_share[cut],
+            left_weight=left,
+            right_weight=self.moments.weight - left,
+            score=score,
+            moments=self.moments,
+        )
+
+
+def score_test(candidates: Candidates, ridge: float) -> Array:
+    """Approximate objective (k, d, s) of every candidate without fitting any classifier.
+
+    With g the gradient of the penalised logistic likelihood at zero slopes and v = p (1 - p), the likelihood gains
+    about g' (v M + ridge I)^-1 g / 2, M the scatter of the features. M's eigenvectors serve every candidate.
+    """
+    m = candidates.moments
+    left, weight = candidates.left, m.weight[:, None, None]
+    gradient = candidates.left_total - left[..., None] * m.mean[:, None, None, :]
+    k, d, s, p = gradient.shape
+    rotated = (gradient.reshape(k, d * s, p) @ m.rotation).reshape(k, d, s, p)
+    share = clipped_share(left, weight)
+    variance = (share * (1 - share))[..., None] * m.scatter[:, None, None, :]
+    gain = 0.5 * (rotated**2 / (variance + ridge)).sum(axis=-1)
+    # The approximation has no ceiling, a likelihood of labels has: zero.
+    return np.minimum(share_log_lik(left, weight) + gain, 0.0) + candidates.balance
+
+
+def best_by_score(candidates: Candidates, basis: Basis) -> Splits:
+    """The candidate with the best score test."""
+    score = score_test(candidates, basis.ridge).reshape(len(candidates.cuts), -1)
+    index = score.argmax(axis=1)
+    return candidates.pick(index, score[np.arange(len(index)), index])
+
+
+def best_by_fit(
+    candidates: Candidates, rows: Rows, classifier: NodeClassifier, rng: np.random.Generator
+) -> Splits:
+    """The paper's literal search: fit the classifier for every candidate and take the best."""
+    k, d, s = candidates.cuts.shape
+    best, best_index = np.full(k, -np.inf), np.zeros(k, np.int64)
+    for candidate in range(d * s):
+        index = np.full(k, candidate)
+        splits = candidates.pick(index, best)
+        rows.arrange(splits.axis, splits.cut)
+        log_lik = classifier.fit(rows, splits, rng).log_lik
+        objective = log_lik + candidates.balance.reshape(k, -1)[:, candidate]
+        better = objective > best
+        best[better], best_index[better] = objective[better], candidate
+    return replace(candidates.pick(best_index, best), score=best)

@@ -1,0 +1,172 @@
+"""From frames and arrays to a validated table of float64; every complaint about data is made here."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_array, validate_data
+
+Array = NDArray[np.float64]
+Bound = tuple[float | None, float | None]
+
+_LARGEST_Z = 1e9  # covariates this many standard deviations away say "far" and nothing more
+
+
+@dataclass(frozen=True)
+class Table:
+    """Covariates x (n, q), outcomes y (n, d), weights (n,); one array for each, rows of no weight left out."""
+
+    x: Array
+    y: Array
+    weight: Array
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def take(self, rows: NDArray[Any]) -> Table:
+        """The table of some of the rows."""
+        return Table(self.x[rows], self.y[rows], self.weight[rows])
+
+
+def read_table(
+    model: BaseEstimator, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, *, reset: bool
+) -> Table:
+    """Validated table; with `reset` the model remembers the covariates, else they are checked against it."""
+    x = read_covariates(model, X, reset=reset)
+    outcomes = read_outcomes(y)
+    if len(x) != len(outcomes):
+        raise ValueError(f"X has {len(x)} rows and y has {len(outcomes)}: they must have the same number.")
+    weight = read_weights(sample_weight, len(x))
+    counted = weight > 0
+    if not counted.all():
+        x, outcomes, weight = x[counted], outcomes[counted], weight[counted]
+    return Table(x, outcomes, weight)
+
+
+def read_covariates(model: BaseEstimator, X: ArrayLike, *, reset: bool) -> Array:
+    """Covariates (n, q) as float64, rows next to each other in memory."""
+    return validate_data(model, X, reset=reset, dtype=np.float64, order="C", ensure_min_samples=1)
+
+
+def read_outcomes(y: ArrayLike, n_outcomes: int | None = None) -> Array:
+    """Outcomes (n, d) as float64; a flat y is one outcome."""
+    if y is None:
+        raise ValueError("y is missing: the model requires y to be passed, but the target y is None.")
+    try:
+        values = check_array(
+            y, dtype=np.float64, ensure_2d=False, ensure_all_finite=False, allow_nd=True, input_name="y"
+        )
+    except ValueError as error:
+        raise ValueError(f"y cannot be read as numbers: {error}") from None
+    if values.ndim == 1:
+        values = values[:, None]
+    if values.ndim != 2 or not values.shape[1]:
+        raise ValueError(f"Expected y of shape (n,) or (n, outcomes); got {values.shape}.")
+    bad = ~np.isfinite(values)
+    if bad.any():
+        row, column = np.argwhere(bad)[0]
+        where = f"row {row}" + (f", outcome {column}" if values.shape[1] > 1 else "")
+        kind = "NaN" if np.isnan(values[row, column]) else "infinity"
+        raise ValueError(f"y contains {kind} in {where}: outcomes must be finite numbers.")
+    if n_outcomes is not None and values.shape[1] != n_outcomes:
+        raise ValueError(f"Expected y with {n_outcomes} outcome(s); got {values.shape[1]}.")
+    return np.ascontiguousarray(values)
+
+
+def read_weights(sample_weight: ArrayLike | None, n: int) -> Array:
+    """Weights (n,), ones by default; they count rows, so a row of weight 2 equals the row twice."""
+    if sample_weight is None:
+        return np.ones(n)
+    weight = np.asarray(sample_weight, dtype=np.float64)
+    if weight.ndim == 0:
+        weight = np.full(n, float(weight))
+    if weight.shape != (n,):
+        raise ValueError(f"Expected sample_weight of shape ({n},); got {weight.shape}.")
+    if not np.isfinite(weight).all() or (weight < 0).any():
+        row = int(np.argmin(np.isfinite(weight) & (weight >= 0)))
+        raise ValueError(
+            f"sample_weight of row {row} is {weight[row]}: weights must be finite and not negative."
+        )
+    if not weight.any():
+        raise ValueError("All sample weights are zero: there is nothing to learn from.")
+    return weight
+
+
+def read_bounds(bounds: Any, n_outcomes: int) -> list[Bound]:
+    """`bounds` as one (low, high) pair for each outcome."""
+    if bounds is None:
+        return [(None, None)] * n_outcomes
+    pairs: Sequence[Any] = bounds
+    is_pair = len(pairs) == 2 and all(end is None or np.isscalar(end) for end in pairs)
+    pairs = [bounds] * n_outcomes if is_pair else list(pairs)
+    if len(pairs) != n_outcomes:
+        raise ValueError(f"Expected bounds for {n_outcomes} outcome(s); got {len(pairs)} pairs.")
+    for pair in pairs:
+        low, high = (None, None) if pair is None else pair
+        if low is not None and high is not None and not low < high:
+            raise ValueError(f"Expected bounds (low, high) with low < high; got ({low}, {high}).")
+    return [(None, None) if pair is None else (pair[0], pair[1]) for pair in pairs]
+
+
+def check_bounds(y: Array, bounds: Sequence[Bound]) -> None:
+    """Complain about the first training outcome outside its bounds."""
+    for j, (low, high) in enumerate(bounds):
+        outside = (y[:, j] < (-np.inf if low is None else low)) | (y[:, j] > (np.inf if high is None else high))
+        if outside.any():
+            row = int(np.argmax(outside))
+            raise ValueError(
+                f"Outcome {j} is {y[row, j]:g} in row {row}, outside its bounds ({low}, {high})."
+            )
+    with np.errstate(over="ignore"):
+        length = 1.3 * (y.max(axis=0) - y.min(axis=0))
+    if not np.isfinite(length).all():
+        raise ValueError("The outcomes' range exceeds float64: rescale y.")
+
+
+def check_size(table: Table, min_samples_node: float) -> None:
+    """Complain about too few rows, warn about weights that cannot be counts."""
+    if len(table) < 2:
+        raise ValueError(f"Found {len(table)} row(s) (n_samples = {len(table)}): at least 2 are required.")
+    total = table.weight.sum()
+    if total < min(min_samples_node, len(table)) and not (table.weight == 1).all():
+        warnings.warn(
+            f"The sample weights add up to {total:g} for {len(table)} rows. They count as numbers of rows, so "
+            f"no node reaches min_samples_node={min_samples_node:g}; multiply them if that is not meant.",
+            UserWarning,
+            stacklevel=3,
+        )
+
+
+@dataclass(frozen=True)
+class Standardizer:
+    """Covariates to mean 0 and standard deviation 1 of the (weighted) training rows; constants to 0."""
+
+    unit: Array  # largest absolute value; keeps the sums from overflowing
+    mean: Array  # in units
+    scale: Array  # in units
+
+    @staticmethod
+    def fit(x: Array, weight: Array) -> Standardizer:
+        """From training covariates x (n, q)."""
+        unit = np.abs(x).max(axis=0)
+        unit[unit == 0] = 1.0
+        share = weight / weight.sum()
+        mean = share @ (x / unit)
+        scale = np.sqrt(share @ (x / unit - mean) ** 2)
+        constant = x.min(axis=0) == x.max(axis=0)
+        mean[constant] = (x[0] / unit)[constant]
+        scale[constant | (scale == 0)] = 1.0
+        return Standardizer(unit, mean, scale)
+
+    def __call__(self, x: Array) -> Array:
+        """Standardised covariates, rows next to each other in memory."""
+        z = x / self.unit
+        z -= self.mean
+        z /= self.scale
+        return np.clip(z, -_LARGEST_Z, _LARGEST_Z, out=z)
