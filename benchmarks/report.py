@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from itertools import product
 
 import numpy as np
 
@@ -11,7 +12,21 @@ from benchmarks.speed.run import figure, latest_parts
 from benchmarks.speed.scaling import draw
 from benchmarks.tables import EXPERIMENTS, Experiment, stored
 
-CELL_SCORED = ("naval", "wine", "protein")  # sets whose recording grid decides the plain log-likelihood
+EXTRA_COLUMNS = {
+    "cell_log_lik": "cell score",
+    "sse_exact": "SSE, sampler's law",
+    "crps": "CRPS",
+    "energy_score": "energy score",
+    "coverage_50": "50 % covers",
+    "coverage_90": "90 % covers",
+    "pit_ks": "PIT-KS",
+    "trees": "trees",
+}
+
+CELL_NOTE = (
+    "The cell score is the log of the probability of the cell in which an outcome was recorded over the "
+    "cell's width: where outcomes lie on a coarse grid the plain log-likelihood has no upper bound, this has."
+)
 
 
 def write_reports(names: Iterable[str]) -> list[str]:
@@ -29,18 +44,20 @@ def write_reports(names: Iterable[str]) -> list[str]:
 def experiment_page(name: str) -> list[str]:
     """Lines of an experiment's page, none if it has no rows yet."""
     experiment = EXPERIMENTS[name]
-    rows = {run: row for run, row in stored(name).items() if run.method in experiment.methods}
+    rows = stored(name)
     good = {run: row for run, row in rows.items() if "error" not in row}
     if not good:
         return []
     groups = _by_dataset_and_method(experiment, good)
     better = "higher" if experiment.higher_is_better else "lower"
-    last = list(good.values())[-1]
+    commits = ", ".join(dict.fromkeys(row["commit"] for row in good.values()))
+    hours = sum(sum(row["seconds"].values()) for row in good.values()) / 3600
     return [
         f"# {experiment.title}",
         "",
         f"Mean ± standard error over runs, {better} is better; one thread a fit. The verdict compares our "
-        "mean with the paper's: better, within one of its standard errors, or worse.",
+        "mean with the paper's: better, within one of its standard errors, or worse."
+        + (f" {CELL_NOTE}" if any("cell_log_lik" in row["metrics"] for row in good.values()) else ""),
         "",
         *_table(*_against_paper(experiment, groups)),
         "",
@@ -49,11 +66,9 @@ def experiment_page(name: str) -> list[str]:
         *_table(*_beside_all(experiment, groups)),
         "",
         *_failures(rows),
-        f"Made by `python -m benchmarks {name}` and `python -m benchmarks report {name}`; "
-        f"treecdf {last['version']}, commit {last['commit']}. "
-        f"Every run is a row of `benchmarks/rows/{name}.jsonl`"
-        + "".join(f" or `benchmarks/rows/{shared}.jsonl`" for shared in experiment.shares)
-        + ".",
+        f"Made by `python -m benchmarks {name}`: {len(good)} runs, {hours:.2f} h of fitting and scoring on "
+        f"one core, commit {commits}. Every run is a row of "
+        f"{' or '.join(f'`benchmarks/rows/{one}.jsonl`' for one in (name, *experiment.shares))}.",
     ]
 
 
@@ -63,9 +78,10 @@ def _by_dataset_and_method(
     found = defaultdict(list)
     for run, row in rows.items():
         found[run.dataset, run.method].append(row)
-    extra = sorted({dataset for dataset, _ in found} - set(experiment.datasets))
-    keys = [(dataset, method) for dataset in (*experiment.datasets, *extra) for method in experiment.methods]
-    return {key: found[key] for key in keys if key in found}
+    # In the experiment's order; sets and methods that were asked for besides come last.
+    datasets = dict.fromkeys([*experiment.datasets, *(dataset for dataset, _ in found)])
+    methods = dict.fromkeys([*experiment.methods, *(method for _, method in found)])
+    return {key: found[key] for key in product(datasets, methods) if key in found}
 
 
 def _against_paper(experiment: Experiment, groups) -> tuple[list[str], list[list[str]]]:
@@ -75,31 +91,11 @@ def _against_paper(experiment: Experiment, groups) -> tuple[list[str], list[list
     lines = []
     for (dataset, method), rows in groups.items():
         values = _metric(rows, experiment.metric)
-        published = experiment.paper[experiment.reference[method]].get(dataset)
+        published = experiment.paper.get(experiment.reference.get(method), {}).get(dataset)
         line = [dataset, method, str(len(rows)), _mean_se(values), *_compared(experiment, values, published)]
         line.append(f"{np.mean([row['seconds']['fit'] for row in rows]):.2f}")
-        lines.append(line + [EXTRA_COLUMNS[key][1](dataset, _metric(rows, key)) for key in details])
-    return header + [EXTRA_COLUMNS[key][0] for key in details], lines
-
-
-def _mean(dataset: str, values: np.ndarray) -> str:
-    return f"{np.mean(values):.3g}" if len(values) else ""
-
-
-def _cell(dataset: str, values: np.ndarray) -> str:
-    return _mean_se(values) if dataset in CELL_SCORED and len(values) else ""
-
-
-EXTRA_COLUMNS = {
-    "cell_log_lik": ("cell score", _cell),
-    "sse_exact": ("SSE, sampler's law", lambda dataset, values: _mean_se(values)),
-    "crps": ("CRPS", _mean),
-    "energy_score": ("energy score", _mean),
-    "coverage_50": ("50 % covers", _mean),
-    "coverage_90": ("90 % covers", _mean),
-    "pit_ks": ("PIT-KS", _mean),
-    "trees": ("trees", lambda dataset, values: f"{np.mean(values):.0f}"),
-}
+        lines.append(line + [_mean_or_blank(_metric(rows, key)) for key in details])
+    return header + [EXTRA_COLUMNS[key] for key in details], lines
 
 
 def _compared(experiment: Experiment, values: np.ndarray, published) -> list[str]:
@@ -124,7 +120,7 @@ def _beside_all(experiment: Experiment, groups) -> tuple[list[str], list[list[st
     for (dataset, method), rows in groups.items():
         ours[f"**treecdf, {method}**"][dataset] = _mean_se(_metric(rows, experiment.metric))
     theirs = {
-        f"{method} (paper)": {name: _published(figure) for name, figure in row.items()}
+        f"paper: {method}": {name: _published(figure) for name, figure in row.items()}
         for method, row in experiment.paper.items()
     }
     datasets = list(dict.fromkeys(dataset for dataset, _ in groups))
@@ -173,6 +169,10 @@ def _all(groups) -> list[dict]:
 
 def _metric(rows: Sequence[dict], key: str) -> np.ndarray:
     return np.array([row["metrics"][key] for row in rows if key in row["metrics"]])
+
+
+def _mean_or_blank(values: np.ndarray) -> str:
+    return f"{np.mean(values):.3g}" if len(values) else ""
 
 
 def _mean_se(values: np.ndarray) -> str:

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
@@ -82,7 +82,7 @@ class Experiment:
     reference: dict[str, str]
     metric: str = "log_lik"
     higher_is_better: bool = True
-    shares: tuple[str, ...] = field(default=())
+    shares: tuple[str, ...] = ()
 
     def runs(
         self,
@@ -154,8 +154,10 @@ EXPERIMENTS = {
 
 def stored(name: str) -> dict[Run, dict]:
     """The latest row of every run of an experiment, its shared ones included."""
-    names = (*EXPERIMENTS[name].shares, name)
-    return latest(row for one in names for row in Store(one).read())
+    experiment = EXPERIMENTS[name]
+    wanted = set(experiment.runs())
+    shared = latest(row for other in experiment.shares for row in Store(other).read())
+    return {run: row for run, row in shared.items() if run in wanted} | latest(Store(name).read())
 
 
 def run_experiment(name: str, runs: Sequence[Run], jobs: int = 1, retry: bool = False) -> None:

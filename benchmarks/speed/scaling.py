@@ -48,12 +48,15 @@ def draw(raw: dict, path: Path) -> None:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(1, len(raw), figsize=(10, 3.4), layout="constrained")
+    figure, axes = plt.subplots(1, len(raw), figsize=(10, 3.4), sharey=True, layout="constrained")
     for axis, (name, series) in zip(axes, raw.items(), strict=True):
         sizes, times = np.array(series["sizes"]), np.array(series["seconds"])
         axis.loglog(sizes, times, "o-", color="C0", label=f"measured, slope {series['slope']:.2f}")
         axis.loglog(sizes, times[-1] * sizes / sizes[-1], ":", color="0.4", label="slope 1")
         axis.set_xlabel(LABELS[name])
+        axis.minorticks_off()
+        if name != "n":
+            axis.set_xticks(sizes, [str(size) for size in sizes])
         axis.legend(frameon=False)
     axes[0].set_ylabel(f"seconds, {TREES_PER_FIT} logistic trees")
     figure.savefig(path, dpi=120)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +31,7 @@ class Candidates:
     cuts: Array  # (k, d, s)
     left_share: Array  # (s,) the same for every box
     left: Array  # (k, d, s) weight left of the cut
-    left_total: Array  # (k, d, s, p) sum of the search features left of the cut
+    gradient: Array  # (k, d, s, p) of the logistic likelihood by the slopes, at zero slopes
     balance: Array  # (k, d, s) C_A(T): volume term and penalty; -inf where the box is too narrow
     moments: Moments
 
@@ -53,11 +53,11 @@ class Candidates:
         weight = moment[:, -1, -1][:, None, None]
         balance = -uniform_log_lik(left, weight, fractions) - eta * width * np.abs(fractions - 0.5)
         balance[np.broadcast_to(width < MIN_WIDTH, balance.shape)] = -np.inf
-        return Candidates(
-            cuts, fractions, left, np.cumsum(total, axis=2)[:, :, :-1], balance, Moments.from_sums(moment)
-        )
+        moments = Moments.from_sums(moment)
+        gradient = np.cumsum(total, axis=2)[:, :, :-1] - left[..., None] * moments.mean[:, None, None, :]
+        return Candidates(cuts, fractions, left, gradient, balance, moments)
 
-    def pick(self, index: NDArray[np.int64], score: Array) -> Splits:
+    def pick(self, index: NDArray[np.int64]) -> Splits:
         """Candidate index[k] of node k, counted axis by axis."""
         axis, cut = np.divmod(index, self.cuts.shape[2])
         node = np.arange(len(index))
@@ -68,7 +68,7 @@ class Candidates:
             left_share=self.left_share[cut],
             left_weight=left,
             right_weight=self.moments.weight - left,
-            score=score,
+            gradient=self.gradient[node, axis, cut],
             moments=self.moments,
         )
 
@@ -81,9 +81,8 @@ def score_test(candidates: Candidates, ridge: float) -> Array:
     """
     m = candidates.moments
     left, weight = candidates.left, m.weight[:, None, None]
-    gradient = candidates.left_total - left[..., None] * m.mean[:, None, None, :]
-    k, d, s, p = gradient.shape
-    rotated = (gradient.reshape(k, d * s, p) @ m.rotation).reshape(k, d, s, p)
+    k, d, s, p = candidates.gradient.shape
+    rotated = (candidates.gradient.reshape(k, d * s, p) @ m.rotation).reshape(k, d, s, p)
     share = clipped_share(left, weight)
     variance = (share * (1 - share))[..., None] * m.scatter[:, None, None, :]
     gain = 0.5 * (rotated**2 / (variance + ridge)).sum(axis=-1)
@@ -94,8 +93,7 @@ def score_test(candidates: Candidates, ridge: float) -> Array:
 def best_by_score(candidates: Candidates, basis: Basis) -> Splits:
     """The candidate with the best score test."""
     score = score_test(candidates, basis.ridge).reshape(len(candidates.cuts), -1)
-    index = score.argmax(axis=1)
-    return candidates.pick(index, score[np.arange(len(index)), index])
+    return candidates.pick(score.argmax(axis=1))
 
 
 def best_by_fit(
@@ -105,11 +103,10 @@ def best_by_fit(
     k, d, s = candidates.cuts.shape
     best, best_index = np.full(k, -np.inf), np.zeros(k, np.int64)
     for candidate in range(d * s):
-        index = np.full(k, candidate)
-        splits = candidates.pick(index, best)
+        splits = candidates.pick(np.full(k, candidate))
         rows.arrange(splits.axis, splits.cut)
         log_lik = classifier.fit(rows, splits, rng).log_lik
         objective = log_lik + candidates.balance.reshape(k, -1)[:, candidate]
         better = objective > best
         best[better], best_index[better] = objective[better], candidate
-    return replace(candidates.pick(best_index, best), score=best)
+    return candidates.pick(best_index)

@@ -21,7 +21,7 @@ def kernel(function):
 
 def exact_kernel(function):
     """Compile like `kernel`, but keep the written order of every floating point operation."""
-    compiled = njit(**_FLAGS)(function)
+    compiled = njit(fastmath=False, **_FLAGS)(function)  # unset, it would be inherited from a fast caller
     _REGISTERED.append(compiled)
     return compiled
 

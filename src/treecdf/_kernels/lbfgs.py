@@ -10,7 +10,6 @@ from treecdf._kernels.compiling import kernel
 
 LINE = np.dtype(
     [
-        ("active", "i8"),
         ("iterations", "i8"),
         ("tries", "i8"),  # evaluations of the current line search
         ("stored", "i8"),  # curvature pairs seen so far
@@ -27,21 +26,27 @@ _ARMIJO, _WOLFE = 1e-4, 0.9
 
 
 @kernel
-def advance(line, point, gradient, direction, trial, steps, changes, preconditioner, loss, slope, tol, limit):
+def lbfgs_advance(
+    active, line, point, gradient, direction, trial, steps, changes, loss, slope, penalty, weight, tol, limit
+):
     """Take loss (k,) and slope (k, P) at trial (k, P); move to the next trial points.
 
-    line (k,) of dtype LINE; steps and changes (k, MEMORY, P) hold the curvature pairs; preconditioner (k, P, P)
-    is the first inverse Hessian, or (0, 0, 0) for none. Weak Wolfe conditions by bisection; a node ends
-    when its largest derivative is at most tol, or after `limit` iterations.
+    The objective of a node is (loss + sum(penalty * theta^2) / 2) / weight. line (k,) has dtype LINE; steps and
+    changes (k, MEMORY, P) hold the curvature pairs. Weak Wolfe conditions by bisection; a node becomes inactive when its
+    largest derivative is at most tol, or after `limit` iterations.
     """
     n_nodes, n_parameters = point.shape
     alpha = np.empty(MEMORY)
     work = np.empty(n_parameters)
     for node in range(n_nodes):
-        state = line[node]
-        if not state.active:
+        if not active[node]:
             continue
+        state = line[node]
         first = state.iterations == 0
+        for i in range(n_parameters):
+            loss[node] += 0.5 * penalty[i] * trial[node, i] ** 2
+            slope[node, i] = (slope[node, i] + penalty[i] * trial[node, i]) / weight[node]
+        loss[node] /= weight[node]
         if not first:
             along = 0.0
             for i in range(n_parameters):
@@ -55,7 +60,7 @@ def advance(line, point, gradient, direction, trial, steps, changes, preconditio
                 state.low = state.high = state.step
             if state.low != state.high:
                 if state.tries >= _MAX_TRIES:  # rounding hides any further progress
-                    state.active = 0
+                    active[node] = 0
                     continue
                 if state.high == np.inf:
                     state.step *= 2.0
@@ -77,7 +82,7 @@ def advance(line, point, gradient, direction, trial, steps, changes, preconditio
             gradient[node, i] = slope[node, i]
             largest = max(largest, abs(slope[node, i]))
         if largest <= tol or state.iterations > limit:
-            state.active = 0
+            active[node] = 0
             continue
 
         # The two-loop recursion: direction = - (approximate inverse Hessian) gradient.
@@ -93,23 +98,16 @@ def advance(line, point, gradient, direction, trial, steps, changes, preconditio
             alpha[slot] = dot / curvature
             for i in range(n_parameters):
                 work[i] -= alpha[slot] * changes[node, slot, i]
-        if preconditioner.shape[0] > 0:
+        scale = 1.0
+        if kept > 0:
+            slot = (state.stored - 1) % MEMORY
+            curvature, norm = 0.0, 0.0
             for i in range(n_parameters):
-                dot = 0.0
-                for j in range(n_parameters):
-                    dot += preconditioner[node, i, j] * work[j]
-                direction[node, i] = -dot
-        else:
-            scale = 1.0
-            if kept > 0:
-                slot = (state.stored - 1) % MEMORY
-                curvature, norm = 0.0, 0.0
-                for i in range(n_parameters):
-                    curvature += steps[node, slot, i] * changes[node, slot, i]
-                    norm += changes[node, slot, i] * changes[node, slot, i]
-                scale = curvature / norm
-            for i in range(n_parameters):
-                direction[node, i] = -scale * work[i]
+                curvature += steps[node, slot, i] * changes[node, slot, i]
+                norm += changes[node, slot, i] * changes[node, slot, i]
+            scale = curvature / norm
+        for i in range(n_parameters):
+            direction[node, i] = -scale * work[i]
         for back in range(kept - 1, -1, -1):
             slot = (state.stored - 1 - back) % MEMORY
             curvature, dot = 0.0, 0.0
@@ -131,7 +129,7 @@ def advance(line, point, gradient, direction, trial, steps, changes, preconditio
                 along -= gradient[node, i] * gradient[node, i]
         state.slope = along
         state.step = 1.0
-        if state.stored == 0 and preconditioner.shape[0] == 0:
+        if state.stored == 0:
             state.step = min(1.0, 1.0 / norm)
         state.low = 0.0
         state.high = np.inf

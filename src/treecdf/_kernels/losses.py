@@ -87,12 +87,16 @@ def cross_entropy(z, weight, left, work, bits):
 
 
 @kernel
-def logistic_loss(sorted_x, weight, left, start, active, theta, loss, gradient):
-    """Add loss (k,) and gradient (k, 1 + q) of the logistic nodes with parameters theta (k, 1 + q)."""
+def logistic_loss(sorted_x, weight, left, start, active, theta, loss, gradient, hessian):
+    """Add loss (k,), gradient (k, 1 + q) and Hessian (k, 1 + q, 1 + q), lower triangle, of the logistic nodes.
+
+    theta (k, 1 + q) has the intercept first.
+    """
+    q = theta.shape[1] - 1
     z = np.empty(TILE)
     work = np.empty(TILE)
+    curvature = np.empty(TILE)
     bits = np.empty(TILE, np.int64)
-    q = theta.shape[1] - 1
     for node in range(theta.shape[0]):
         if not active[node]:
             continue
@@ -107,15 +111,28 @@ def logistic_loss(sorted_x, weight, left, start, active, theta, loss, gradient):
             loss[node] += cross_entropy(
                 z[:t], weight[first : first + t], left[first : first + t], work[:t], bits[:t]
             )
-            intercept = 0.0
+            sum_z, sum_c = 0.0, 0.0
             for r in range(t):
-                intercept += z[r]
-            gradient[node, 0] += intercept
-            for j in range(q):
-                dot = 0.0
+                e = work[r]  # exp(-|logit|), left there by the cross entropy
+                curvature[r] = weight[first + r] * e / ((1.0 + e) * (1.0 + e))
+                sum_z += z[r]
+                sum_c += curvature[r]
+            gradient[node, 0] += sum_z
+            hessian[node, 0, 0] += sum_c
+            for i in range(q):
+                sum_z, sum_c = 0.0, 0.0
                 for r in range(t):
-                    dot += z[r] * sorted_x[j, first + r]
-                gradient[node, 1 + j] += dot
+                    x = sorted_x[i, first + r]
+                    sum_z += z[r] * x
+                    work[r] = curvature[r] * x
+                    sum_c += work[r]
+                gradient[node, 1 + i] += sum_z
+                hessian[node, 1 + i, 0] += sum_c
+                for j in range(i + 1):
+                    sum_c = 0.0
+                    for r in range(t):
+                        sum_c += work[r] * sorted_x[j, first + r]
+                    hessian[node, 1 + i, 1 + j] += sum_c
 
 
 @kernel

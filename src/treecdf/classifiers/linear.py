@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from scipy.special import logit
 
 from treecdf._kernels.losses import logistic_loss
-from treecdf.classifiers.minimise import minimise
-from treecdf.classifiers.protocol import Basis, Moments, NodeFits, Splits, share_log_lik
+from treecdf._kernels.newton import STEP, newton_advance
+from treecdf.classifiers.protocol import Basis, NodeFits, Splits, share_log_lik
 from treecdf.rows import Rows
 
 Array = NDArray[np.float64]
@@ -21,7 +21,7 @@ Array = NDArray[np.float64]
 class Constant:
     """The share of the left child, whatever x: the unconditional tree flow."""
 
-    hidden: tuple[int, ...] = ()
+    hidden = ()
 
     def basis(self, q: int) -> Basis:
         """No features."""
@@ -45,7 +45,7 @@ class Logistic:
 
     C: float = 1.0
     tol: float = 1e-4
-    max_iter: int = 1000
+    max_iter: int = 100
 
     hidden = ()
 
@@ -54,35 +54,39 @@ class Logistic:
         return Basis.linear(q, ridge=1 / self.C)
 
     def fit(self, rows: Rows, splits: Splits, rng: np.random.Generator) -> NodeFits:
-        """Start at the share; the score test's Hessian makes the first step a Newton step."""
-        q = rows.n_covariates
-        theta = np.zeros((len(splits.axis), 1 + q))
-        theta[:, 0] = logit(splits.share)
-        return minimise(
-            rows,
-            splits,
-            logistic_loss,
-            theta,
-            np.r_[0.0, np.full(q, 1 / self.C)],
-            preconditioner=_inverse_hessian(splits.moments, splits.share, 1 / self.C),
-            tol=self.tol,
-            max_iter=self.max_iter,
-        )
+        """Newton's method; its first step is the score test's, which needs no pass over the rows."""
+        k, n_parameters = len(splits.axis), 1 + rows.n_covariates
+        point = np.zeros((k, n_parameters))
+        point[:, 0] = logit(splits.share)
+        log_lik = share_log_lik(splits.left_weight, splits.weight)
+        step = np.zeros(k, STEP)
+        direction, step["slope"] = self._first_step(splits)
+        step["value"], step["length"] = -log_lik, 1.0
+        trial = point + direction
+        active = splits.has_both.astype(np.int64)
+        while active.any():
+            sums = rows.sum(
+                logistic_loss,
+                "node",
+                (active, trial),
+                [(k,), (k, n_parameters), (k, n_parameters, n_parameters)],
+            )
+            newton_advance(
+                active, step, point, direction, trial, *sums, 1 / self.C, splits.weight, self.tol, self.max_iter
+            )
+        fitted = 0.5 / self.C * (point[:, 1:] ** 2).sum(axis=1) - step["value"]
+        return NodeFits(point, np.where(splits.has_both, fitted, log_lik))
+
+    def _first_step(self, splits: Splits) -> tuple[Array, Array]:
+        """Newton step from the share, and the objective's slope along it."""
+        m, share, gradient = splits.moments, splits.share, splits.gradient
+        curvature = (share * (1 - share))[:, None] * m.scatter + 1 / self.C
+        rotated = (gradient[:, None, :] @ m.rotation)[:, 0] / curvature
+        slopes = (m.rotation @ rotated[:, :, None])[:, :, 0]
+        # Moving the slopes alone would move the mean log-odds; the intercept holds it.
+        intercept = -np.einsum("kq,kq->k", slopes, m.mean)
+        return np.column_stack([intercept, slopes]), -np.einsum("kq,kq->k", slopes, gradient)
 
     def importance(self, theta: NDArray[Any], q: int) -> Array:
         """Slopes on standardised covariates."""
         return np.abs(theta[:, 1:])
-
-
-def _inverse_hessian(moments: Moments, share: Array, ridge: float) -> Array:
-    """Inverse Hessian (k, 1 + q, 1 + q) of the mean penalised loss at zero slopes."""
-    variance = (share * (1 - share))[:, None]
-    scaled = moments.rotation * (moments.weight[:, None] / (variance * moments.scatter + ridge))[:, None, :]
-    slopes = scaled @ moments.rotation.transpose(0, 2, 1)
-    cross = -np.einsum("kij,kj->ki", slopes, moments.mean)
-    k, q = moments.mean.shape
-    inverse = np.empty((k, 1 + q, 1 + q))
-    inverse[:, 1:, 1:] = slopes
-    inverse[:, 0, 1:] = inverse[:, 1:, 0] = cross
-    inverse[:, 0, 0] = 1 / variance[:, 0] - np.einsum("ki,ki->k", cross, moments.mean)
-    return inverse

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logit
 
+from treecdf._kernels.lbfgs import LINE, MEMORY, lbfgs_advance
 from treecdf._kernels.losses import mlp_loss
-from treecdf.classifiers.minimise import minimise
-from treecdf.classifiers.protocol import Basis, NodeFits, Splits
+from treecdf.classifiers.protocol import Basis, NodeFits, Splits, share_log_lik
 from treecdf.rows import Rows
 
 Array = NDArray[np.float64]
@@ -40,8 +40,29 @@ class MLP:
         return Basis.hinges(q)
 
     def fit(self, rows: Rows, splits: Splits, rng: np.random.Generator) -> NodeFits:
-        """Start at random weights around the share."""
-        k, sizes = len(splits.axis), (rows.n_covariates, *self.hidden, 1)
+        """L-BFGS from random weights around the share."""
+        point, penalty = self._start(rows.n_covariates, splits, rng)
+        k, n_parameters = point.shape
+        trial = point.copy()
+        line = np.zeros(k, LINE)
+        gradient, direction = np.zeros_like(point), np.zeros_like(point)
+        steps, changes = np.zeros((2, k, MEMORY, n_parameters))
+        hidden = np.array(self.hidden)
+        active = splits.has_both.astype(np.int64)
+        while active.any():
+            sums = rows.sum(mlp_loss, "node", (active, trial, hidden), [(k,), (k, n_parameters)])
+            lbfgs_advance(
+                active, line, point, gradient, direction, trial, steps, changes,
+                *sums, penalty, splits.weight, self.tol, self.max_iter,
+            )  # fmt: skip
+        fitted = 0.5 * (point**2) @ penalty - splits.weight * line["value"]
+        return NodeFits(
+            point, np.where(splits.has_both, fitted, share_log_lik(splits.left_weight, splits.weight))
+        )
+
+    def _start(self, q: int, splits: Splits, rng: np.random.Generator) -> tuple[Array, Array]:
+        """Starting parameters (k, P) and the penalty (P,) of each."""
+        k, sizes = len(splits.axis), (q, *self.hidden, 1)
         layers, penalised = [], []
         for n_in, n_out in zip(sizes[:-1], sizes[1:], strict=True):
             bound = np.sqrt(6 / (n_in + n_out))
@@ -50,16 +71,7 @@ class MLP:
         theta = np.concatenate(layers, axis=1)
         theta[~splits.has_both] = 0.0
         theta[:, -1] = logit(splits.share)
-        return minimise(
-            rows,
-            splits,
-            mlp_loss,
-            theta,
-            self.alpha * np.array(penalised),
-            extra=(np.array(self.hidden),),
-            tol=self.tol,
-            max_iter=self.max_iter,
-        )
+        return theta, self.alpha * np.array(penalised)
 
     def importance(self, theta: NDArray[Any], q: int) -> Array:
         """Weights of the first layer."""

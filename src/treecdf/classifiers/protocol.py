@@ -72,7 +72,7 @@ class Splits:
     left_share: Array
     left_weight: Array
     right_weight: Array
-    score: Array  # the objective the search gave it
+    gradient: Array  # (k, p) of the likelihood by the slopes on the search features, at zero slopes
     moments: Moments
 
     @property
