@@ -50,7 +50,7 @@ def boost(
     rng: np.random.Generator,
     report: Callable[[History], None] = lambda history: None,
 ) -> tuple[list[TreeSequence], History]:
-    """Grow the stages' trees; return one sequence for each stage that kept any, and the history.
+    """Grow the stages' trees; return one sequence, perhaps empty, for each stage, and the history.
 
     Log-likelihoods are those of the outcomes in the cube. Without validation rows every stage grows max_trees.
     """
@@ -66,7 +66,7 @@ def boost(
                 rows.keep()
         for k in range(1, max_trees + 1):
             tree = TreeGrower(train, classifier, max_depth, growth, rng).grow()
-            if not len(tree.nodes):
+            if not len(tree):
                 break
             trees.append(tree)
             gained, densest = train.apply(tree)
@@ -95,6 +95,5 @@ def boost(
             if rows is not None:
                 rows.restore()
         train_score, validation_score = train_scores[best], scores[best]
-        if best:
-            blocks.append(TreeSequence.join(trees[:best]))
+        blocks.append(TreeSequence.join(trees[:best]))
     return blocks, history

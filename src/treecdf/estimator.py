@@ -19,7 +19,7 @@ from threadpoolctl import threadpool_limits
 from treecdf._kernels.compiling import announce_compilation
 from treecdf.base import Support
 from treecdf.boosting import History, Stage, boost
-from treecdf.classifiers import MLP, Logistic, as_node_classifier
+from treecdf.classifiers import MLP, Logistic, NodeClassifier, as_node_classifier
 from treecdf.distribution import ConditionalDistribution
 from treecdf.flow import TreeFlow
 from treecdf.grower import Growth
@@ -36,6 +36,7 @@ from treecdf.table import (
     read_table,
     read_weights,
 )
+from treecdf.tree import TreeSequence
 
 Array = NDArray[np.float64]
 
@@ -178,23 +179,25 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
         announce_compilation()
         standardize = Standardizer.fit(train.x, train.weight)
         support = Support.fit(train.y, train.weight, bounds)
+        classifiers = [as_node_classifier(stage.classifier) for stage in self._stages()]
         with self._pool() as pool, threadpool_limits(1, user_api="blas"):
-            blocks, history = self._boost(train, validation, standardize, support, rng, pool)
+            blocks, history = self._boost(classifiers, train, validation, standardize, support, rng, pool)
         self.flow_ = TreeFlow(standardize, support, tuple(blocks))
         self.history_ = {name: np.array(values) for name, values in vars(history).items()}
         self.n_trees_ = sum(len(block) for block in blocks)
-        self._set_importances()
+        self._set_importances(blocks, classifiers)
         return self
 
     def _boost(
         self,
+        classifiers: Sequence[NodeClassifier],
         train: Table,
         validation: Table | None,
         standardize: Standardizer,
         support: Support,
         rng: np.random.Generator,
         pool: ThreadPoolExecutor | None,
-    ) -> tuple[list[Any], History]:
+    ) -> tuple[list[TreeSequence], History]:
         """Grow the trees; the history is in the outcomes' own unit."""
         train_rows, train_base, _ = _rows(train, standardize, support, pool)
         val_rows, val_base, val_share = _rows(validation, standardize, support, pool)
@@ -209,7 +212,7 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
         blocks, history = boost(
             train_rows,
             val_rows,
-            [(as_node_classifier(stage.classifier), stage.max_depth) for stage in self._stages()],
+            list(zip(classifiers, (stage.max_depth for stage in self._stages()), strict=True)),
             self._growth(),
             max_trees=self.max_trees,
             window=self.early_stopping_window,
@@ -314,12 +317,19 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
         with ThreadPoolExecutor(self._n_threads()) as pool:
             yield pool
 
-    def _set_importances(self) -> None:
+    def _set_importances(self, blocks: Sequence[TreeSequence], classifiers: Sequence[NodeClassifier]) -> None:
         q, d = self.n_features_in_, self.n_outcomes_
         covariates, outcomes = np.zeros(q), np.zeros(d)
-        by_hidden = {stage.classifier: as_node_classifier(stage.classifier) for stage in ()}
-        del by_hidden
-        self.feature_importances_, self.outcome_importances_ = covariates, outcomes
+        for block, classifier in zip(blocks, classifiers, strict=True):
+            if not len(block):
+                continue
+            outcomes += np.bincount(block.nodes["axis"], np.maximum(block.nodes["gain"], 0.0), minlength=d)
+            moved = classifier.importance(block.theta, q)
+            total = moved.sum(axis=1, keepdims=True)
+            shares = np.divide(moved, total, out=np.zeros_like(moved), where=total > 0)
+            covariates += block.nodes["covariate_gain"] @ shares
+        self.feature_importances_ = covariates / max(covariates.sum(), 1e-300)
+        self.outcome_importances_ = outcomes / max(outcomes.sum(), 1e-300)
 
 
 def _rows(

@@ -115,12 +115,11 @@ class TreeGrower:
         return self.growth.c0 * (1 - log_volume) ** -self.growth.gamma
 
     def _freeze(self) -> TreeSequence:
-        hidden = np.array(self.classifier.hidden, dtype=np.int64)
         if not self._tables:
-            return TreeSequence(np.zeros(0, NODE), np.zeros((0, 1)), np.zeros(2, np.int64), hidden)
+            return TreeSequence.join([])
         return TreeSequence(
             np.concatenate(self._tables),
             np.concatenate(self._thetas),
             np.array([0, self._n_nodes]),
-            hidden,
+            np.array(self.classifier.hidden, dtype=np.int64),
         )

@@ -65,7 +65,12 @@ def lbfgs_advance(
                 if state.high == np.inf:
                     state.step *= 2.0
                 else:
-                    state.step = 0.5 * (state.low + state.high)
+                    middle = 0.5 * (state.low + state.high)
+                    state.step, last = middle, state.step
+                    # Or where the parabola through both values and the slope has its minimum, if that is nearer.
+                    bend = loss[node] - state.value - last * state.slope
+                    if state.low == 0.0 and bend > 0.0:
+                        state.step = min(max(-0.5 * state.slope * last**2 / bend, 0.1 * last), middle)
                 for i in range(n_parameters):
                     trial[node, i] = point[node, i] + state.step * direction[node, i]
                 continue

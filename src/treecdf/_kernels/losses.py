@@ -136,20 +136,72 @@ def logistic_loss(sorted_x, weight, left, start, active, theta, loss, gradient, 
 
 
 @kernel
+def add_products(out, rows, first, n, weights, stride):
+    """out (TILE,) += weights[0], weights[stride], ... @ rows[first:first + n]."""
+    i = 0
+    while i + 4 <= n:
+        w0, w1, w2, w3 = (
+            weights[i * stride],
+            weights[(i + 1) * stride],
+            weights[(i + 2) * stride],
+            weights[(i + 3) * stride],
+        )
+        for r in range(TILE):
+            out[r] += (
+                w0 * rows[first + i, r]
+                + w1 * rows[first + i + 1, r]
+                + w2 * rows[first + i + 2, r]
+                + w3 * rows[first + i + 3, r]
+            )
+        i += 4
+    while i < n:
+        w0 = weights[i * stride]
+        for r in range(TILE):
+            out[r] += w0 * rows[first + i, r]
+        i += 1
+
+
+@kernel
+def add_dots(delta, units, first, n, slope):
+    """slope[:n] += units[first:first + n] @ delta."""
+    i = 0
+    while i + 4 <= n:
+        d0, d1, d2, d3 = 0.0, 0.0, 0.0, 0.0
+        for r in range(TILE):
+            d0 += delta[r] * units[first + i, r]
+            d1 += delta[r] * units[first + i + 1, r]
+            d2 += delta[r] * units[first + i + 2, r]
+            d3 += delta[r] * units[first + i + 3, r]
+        slope[i] += d0
+        slope[i + 1] += d1
+        slope[i + 2] += d2
+        slope[i + 3] += d3
+        i += 4
+    while i < n:
+        dot = 0.0
+        for r in range(TILE):
+            dot += delta[r] * units[first + i, r]
+        slope[i] += dot
+        i += 1
+
+
+@kernel
 def mlp_loss(sorted_x, weight, left, start, active, theta, hidden, loss, gradient):
     """Add loss (k,) and gradient (k, P) of the ReLU networks with parameters theta (k, P).
 
     Parameters go layer by layer: weights (out, in) row by row, then biases (out); `hidden` has the sizes of the
-    hidden layers, the last layer has one output.
+    hidden layers, the last layer has one output. Rows go through the network a tile at a time, the last tile of
+    a node filled up with rows of no weight.
     """
     q = sorted_x.shape[0]
-    n_hidden = hidden.size
-    width = 0
-    for layer in range(n_hidden):
-        width += hidden[layer]
-    value = np.empty((width, TILE))  # the hidden units' outputs, all layers one under the other
-    delta = np.empty((width, TILE))  # the loss's derivatives by their inputs
-    z = np.empty(TILE)
+    n_layers = hidden.size + 1
+    n_units = q
+    for layer in range(n_layers - 1):
+        n_units += hidden[layer]
+    units = np.zeros((n_units + 1, TILE))  # covariates, then the outputs of all layers, one under the other
+    delta = np.zeros((n_units + 1, TILE))  # derivatives of the loss by the units' inputs
+    tile_weight = np.empty(TILE)
+    tile_left = np.empty(TILE)
     work = np.empty(TILE)
     bits = np.empty(TILE, np.int64)
     for node in range(theta.shape[0]):
@@ -159,79 +211,45 @@ def mlp_loss(sorted_x, weight, left, start, active, theta, hidden, loss, gradien
         slope = gradient[node]
         for first in range(start[node], start[node + 1], TILE):
             t = min(TILE, start[node + 1] - first)
-            offset = 0
-            n_in = q
-            below = 0
-            unit = 0
-            for layer in range(n_hidden):
-                n_out = hidden[layer]
-                for o in range(n_out):
-                    bias = weights[offset + n_out * n_in + o]
-                    for r in range(t):
-                        value[unit + o, r] = bias
-                    for i in range(n_in):
-                        w = weights[offset + o * n_in + i]
-                        if layer == 0:
-                            for r in range(t):
-                                value[unit + o, r] += w * sorted_x[i, first + r]
-                        else:
-                            for r in range(t):
-                                value[unit + o, r] += w * value[below + i, r]
-                    for r in range(t):
-                        value[unit + o, r] = max(value[unit + o, r], 0.0)
-                offset += n_out * (n_in + 1)
-                n_in = n_out
-                below = unit
-                unit += n_out
+            tile_weight[t:] = 0.0
             for r in range(t):
-                z[r] = weights[offset + n_in]
-            for i in range(n_in):
-                w = weights[offset + i]
+                tile_weight[r] = weight[first + r]
+                tile_left[r] = left[first + r]
+            for i in range(q):
                 for r in range(t):
-                    z[r] += w * value[below + i, r]
-            loss[node] += cross_entropy(
-                z[:t], weight[first : first + t], left[first : first + t], work[:t], bits[:t]
-            )
+                    units[i, r] = sorted_x[i, first + r]
 
-            dot = 0.0
-            for r in range(t):
-                dot += z[r]
-            slope[offset + n_in] += dot
-            for i in range(n_in):
-                w = weights[offset + i]
-                dot = 0.0
-                for r in range(t):
-                    dot += z[r] * value[below + i, r]
-                    delta[below + i, r] = w * z[r] if value[below + i, r] > 0.0 else 0.0
-                slope[offset + i] += dot
-            for layer in range(n_hidden - 1, -1, -1):
-                n_out = hidden[layer]
-                unit = below
+            offset, below, unit, n_in = 0, 0, q, q
+            for layer in range(n_layers):
+                is_hidden = layer < n_layers - 1
+                n_out = hidden[layer] if is_hidden else 1
+                for o in range(n_out):
+                    units[unit + o] = weights[offset + n_out * n_in + o]
+                    add_products(units[unit + o], units, below, n_in, weights[offset + o * n_in :], 1)
+                    if is_hidden:
+                        for r in range(TILE):
+                            units[unit + o, r] = max(units[unit + o, r], 0.0)
+                offset += n_out * (n_in + 1)
+                n_in, below = n_out, unit
+                unit += n_out
+            loss[node] += cross_entropy(units[n_units], tile_weight, tile_left, work, bits)
+            delta[n_units] = units[n_units]
+
+            for layer in range(n_layers - 1, -1, -1):
+                n_out = hidden[layer] if layer < n_layers - 1 else 1
                 n_in = hidden[layer - 1] if layer > 0 else q
+                unit = below
                 below = unit - n_in
                 offset -= n_out * (n_in + 1)
                 for o in range(n_out):
                     dot = 0.0
-                    for r in range(t):
+                    for r in range(TILE):
                         dot += delta[unit + o, r]
                     slope[offset + n_out * n_in + o] += dot
-                    for i in range(n_in):
-                        dot = 0.0
-                        if layer == 0:
-                            for r in range(t):
-                                dot += delta[unit + o, r] * sorted_x[i, first + r]
-                        else:
-                            for r in range(t):
-                                dot += delta[unit + o, r] * value[below + i, r]
-                        slope[offset + o * n_in + i] += dot
+                    add_dots(delta[unit + o], units, below, n_in, slope[offset + o * n_in :])
                 if layer > 0:
                     for i in range(n_in):
-                        for r in range(t):
-                            delta[below + i, r] = 0.0
-                        for o in range(n_out):
-                            w = weights[offset + o * n_in + i]
-                            for r in range(t):
-                                delta[below + i, r] += w * delta[unit + o, r]
-                        for r in range(t):
-                            if value[below + i, r] <= 0.0:
-                                delta[below + i, r] = 0.0
+                        delta[below + i] = 0.0
+                        add_products(delta[below + i], delta, unit, n_out, weights[offset + i :], n_in)
+                        for r in range(TILE):
+                            delta[below + i, r] = delta[below + i, r] if units[below + i, r] > 0.0 else 0.0
