@@ -21,13 +21,13 @@ class TreeSequence:
     nodes: table of all internal nodes (dtype NODE), tree after tree, each root first.
     theta (nodes, P): parameters of the node classifiers; for scikit-learn classifiers an object array (nodes, 1).
     roots (trees + 1,): tree t has the nodes roots[t]:roots[t + 1].
-    hidden: sizes of the hidden layers, empty for logistic nodes.
+    hidden: sizes of the hidden layers, None for logistic nodes.
     """
 
     nodes: NDArray[Any]
     theta: NDArray[Any]
     roots: NDArray[np.int64]
-    hidden: NDArray[np.int64]
+    hidden: NDArray[np.int64] | None
 
     def __len__(self) -> int:
         return len(self.roots) - 1
@@ -46,7 +46,7 @@ class TreeSequence:
         """One sequence of the trees of all parts, in order; of no parts, the identity."""
         if not parts:
             return TreeSequence(
-                np.zeros(0, NODE), np.zeros((0, 1)), np.zeros(1, np.int64), np.zeros(0, np.int64)
+                np.zeros(0, NODE), np.zeros((0, 1)), np.zeros(1, np.int64), None
             )
         tables, roots, begin = [], [np.zeros(1, np.int64)], 0
         for part in parts:

@@ -19,9 +19,10 @@ def kernel(function):
     return compiled
 
 
-def exact_kernel(function):
-    """Compile like `kernel`, but keep the written order of every floating point operation."""
-    compiled = njit(fastmath=False, **_FLAGS)(function)  # unset, it would be inherited from a fast caller
+def ordered_kernel(function):
+    """Compile like `kernel`, but keep the written order of sums; inlined, for small functions of inner loops."""
+    # Without flags of its own it would inherit those of its first caller.
+    compiled = njit(fastmath={"contract"}, forceinline=True, **_FLAGS)(function)
     _REGISTERED.append(compiled)
     return compiled
 

@@ -6,7 +6,7 @@ neighbouring rows.
 
 import numpy as np
 
-from treecdf._kernels.compiling import exact_kernel, kernel
+from treecdf._kernels.compiling import kernel, ordered_kernel
 
 TILE = 64
 
@@ -17,18 +17,19 @@ _ROUND = 6755399441055744.0  # 1.5 * 2**52: adding it rounds to an integer that 
 _ONE_BITS = np.int64(1023) << 52
 
 
-@exact_kernel
+@ordered_kernel
 def exp_tile(z, bits):
-    """z <- exp(z) for z in [-700, 0]; no branches and no calls, so that it runs in vector units.
+    """z <- exp(z), z cut to [-700, 700]; no branches and no calls, so that it runs in vector units.
 
     `bits` (same length, int64) is work space.
     """
     scale = bits.view(np.float64)
     for r in range(z.size):
-        shifted = max(z[r], -700.0) * _LOG2E + _ROUND
+        t = min(max(z[r], -700.0), 700.0)
+        shifted = t * _LOG2E + _ROUND
         scale[r] = shifted
         power = shifted - _ROUND
-        t = (z[r] if z[r] > -700.0 else -700.0) - power * _LN2_HIGH - power * _LN2_LOW
+        t = t - power * _LN2_HIGH - power * _LN2_LOW
         # Taylor series on |t| <= ln(2) / 2, relative error 2e-16.
         e = 1.0 / 479001600.0
         e = e * t + 1.0 / 39916800.0
