@@ -121,5 +121,5 @@ class TreeGrower:
             np.concatenate(self._tables),
             np.concatenate(self._thetas),
             np.array([0, self._n_nodes]),
-            np.array(self.classifier.hidden) if self.classifier.hidden else None,
+            np.array(self.classifier.hidden, dtype=np.int64),
         )

@@ -21,13 +21,13 @@ class TreeSequence:
     nodes: table of all internal nodes (dtype NODE), tree after tree, each root first.
     theta (nodes, P): parameters of the node classifiers; for scikit-learn classifiers an object array (nodes, 1).
     roots (trees + 1,): tree t has the nodes roots[t]:roots[t + 1].
-    hidden: sizes of the hidden layers, None for logistic nodes.
+    hidden: sizes of the hidden layers, empty for logistic nodes.
     """
 
     nodes: NDArray[Any]
     theta: NDArray[Any]
     roots: NDArray[np.int64]
-    hidden: NDArray[np.int64] | None
+    hidden: NDArray[np.int64]
 
     def __len__(self) -> int:
         return len(self.roots) - 1
@@ -46,7 +46,7 @@ class TreeSequence:
         """One sequence of the trees of all parts, in order; of no parts, the identity."""
         if not parts:
             return TreeSequence(
-                np.zeros(0, NODE), np.zeros((0, 1)), np.zeros(1, np.int64), None
+                np.zeros(0, NODE), np.zeros((0, 1)), np.zeros(1, np.int64), np.zeros(0, np.int64)
             )
         tables, roots, begin = [], [np.zeros(1, np.int64)], 0
         for part in parts:
@@ -61,22 +61,25 @@ class TreeSequence:
 
     def forward_and_log_det(self, u: Array, x: Array) -> tuple[Array, Array]:
         """Images of u (n, m, d) at covariates x (n, q), towards the uniform, and log-determinants (n, m)."""
-        moved, log_det = u.copy(), np.zeros(u.shape[:2])
+        moved, log_det = u.copy(order="C"), np.zeros(u.shape[:2])
         if self.theta.dtype == object:
             for tree in range(len(self)):
                 self._forward_by_level(tree, moved, x, log_det)
         else:
-            forward(self.nodes, self.theta, self.roots, self.hidden, x, moved, log_det)
+            n, m, d = u.shape
+            trees = (self.nodes, self.theta, self.roots, self.hidden)
+            forward(*trees, x, m, moved.reshape(n * m, d), log_det.reshape(n * m))
         return moved, log_det
 
     def inverse(self, u: Array, x: Array) -> Array:
         """Preimages of u (n, m, d) at covariates x (n, q)."""
-        moved = u.copy()
+        moved = u.copy(order="C")
         if self.theta.dtype == object:
             for tree in reversed(range(len(self))):
                 self._inverse_by_level(tree, moved, x)
         else:
-            inverse(self.nodes, self.theta, self.roots, self.hidden, x, moved)
+            n, m, d = u.shape
+            inverse(self.nodes, self.theta, self.roots, self.hidden, x, m, moved.reshape(n * m, d))
         return moved
 
     # Classifiers that are Python objects go through a tree node by node, all rows of a node at once.

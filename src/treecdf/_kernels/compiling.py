@@ -20,11 +20,16 @@ def kernel(function):
 
 
 def ordered_kernel(function):
-    """Compile like `kernel`, but keep the written order of sums; inlined, for small functions of inner loops."""
+    """Compile like `kernel`, but keep the written order of sums."""
     # Without flags of its own it would inherit those of its first caller.
-    compiled = njit(fastmath={"contract"}, forceinline=True, **_FLAGS)(function)
+    compiled = njit(fastmath={"contract"}, **_FLAGS)(function)
     _REGISTERED.append(compiled)
     return compiled
+
+
+def inlined_kernel(function):
+    """Compile like `ordered_kernel`, into the caller: for the few lines in the middle of a loop."""
+    return njit(fastmath={"contract"}, forceinline=True, **_FLAGS)(function)
 
 
 def announce_compilation(stream=None) -> bool:

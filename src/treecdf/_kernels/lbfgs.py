@@ -6,7 +6,7 @@ level are minimised side by side, each with its own step.
 
 import numpy as np
 
-from treecdf._kernels.compiling import kernel
+from treecdf._kernels.compiling import ordered_kernel
 
 LINE = np.dtype(
     [
@@ -25,7 +25,7 @@ _MAX_TRIES = 25
 _ARMIJO, _WOLFE = 1e-4, 0.9
 
 
-@kernel
+@ordered_kernel
 def lbfgs_advance(
     active, line, point, gradient, direction, trial, steps, changes, loss, slope, penalty, weight, tol, limit
 ):

@@ -18,13 +18,13 @@ _ONE_BITS = np.int64(1023) << 52
 
 
 @ordered_kernel
-def exp_tile(z, bits):
-    """z <- exp(z), z cut to [-700, 700]; no branches and no calls, so that it runs in vector units.
+def exp_tile(z, n, bits):
+    """z[:n] <- exp(z[:n]), z cut to [-700, 700]; no branches and no calls, so that it runs in vector units.
 
-    `bits` (same length, int64) is work space.
+    `bits` (int64) is work space.
     """
     scale = bits.view(np.float64)
-    for r in range(z.size):
+    for r in range(n):
         t = min(max(z[r], -700.0), 700.0)
         shifted = t * _LOG2E + _ROUND
         scale[r] = shifted
@@ -44,23 +44,23 @@ def exp_tile(z, bits):
         e = e * t + 0.5
         e = e * t + 1.0
         z[r] = e * t + 1.0
-    for r in range(z.size):
+    for r in range(n):
         bits[r] = (bits[r] << 52) + _ONE_BITS
-    for r in range(z.size):
+    for r in range(n):
         z[r] *= scale[r]
 
 
 @kernel
-def cross_entropy(z, weight, left, work, bits):
-    """Weighted cross entropy of the tile's logits; z <- its derivative, weight * (p - left).
+def cross_entropy(z, n, weight, left, first, work, bits):
+    """Weighted cross entropy of the logits z[:n] of rows first:first + n; z[:n] <- its derivative, weight * (p - left).
 
-    `work` and `bits` are work space of the same length.
+    work[:n] is left with exp(-|z|); `bits` is work space.
     """
-    for r in range(z.size):
+    for r in range(n):
         work[r] = -abs(z[r])
-    exp_tile(work, bits)
+    exp_tile(work, n, bits)
     loss = 0.0
-    for r in range(z.size):
+    for r in range(n):
         # log(1 + e) for e in (0, 1] by the series of artanh(e / (2 + e)), error below 1e-15.
         s = work[r] / (2.0 + work[r])
         s2 = s * s
@@ -81,9 +81,9 @@ def cross_entropy(z, weight, left, work, bits):
         series = series * s2 + 1.0 / 3.0
         series = series * s2 + 1.0
         softplus = max(z[r], 0.0) + 2.0 * s * series
-        loss += weight[r] * (softplus - left[r] * z[r])
+        loss += weight[first + r] * (softplus - left[first + r] * z[r])
         p = (1.0 if z[r] >= 0.0 else work[r]) / (1.0 + work[r])
-        z[r] = weight[r] * (p - left[r])
+        z[r] = weight[first + r] * (p - left[first + r])
     return loss
 
 
@@ -109,9 +109,7 @@ def logistic_loss(sorted_x, weight, left, start, active, theta, loss, gradient, 
                 slope = theta[node, 1 + j]
                 for r in range(t):
                     z[r] += slope * sorted_x[j, first + r]
-            loss[node] += cross_entropy(
-                z[:t], weight[first : first + t], left[first : first + t], work[:t], bits[:t]
-            )
+            loss[node] += cross_entropy(z, t, weight, left, first, work, bits)
             sum_z, sum_c = 0.0, 0.0
             for r in range(t):
                 e = work[r]  # exp(-|logit|), left there by the cross entropy
@@ -137,18 +135,15 @@ def logistic_loss(sorted_x, weight, left, start, active, theta, loss, gradient, 
 
 
 @kernel
-def add_products(out, rows, first, n, weights, stride):
-    """out (TILE,) += weights[0], weights[stride], ... @ rows[first:first + n]."""
+def add_products(width, to, out, rows, first, n, theta, node, offset, stride):
+    """to[out, :width] += the weights theta[node, offset::stride] @ rows[first:first + n, :width]."""
     i = 0
     while i + 4 <= n:
-        w0, w1, w2, w3 = (
-            weights[i * stride],
-            weights[(i + 1) * stride],
-            weights[(i + 2) * stride],
-            weights[(i + 3) * stride],
-        )
-        for r in range(TILE):
-            out[r] += (
+        at = offset + i * stride
+        w0, w1 = theta[node, at], theta[node, at + stride]
+        w2, w3 = theta[node, at + 2 * stride], theta[node, at + 3 * stride]
+        for r in range(width):
+            to[out, r] += (
                 w0 * rows[first + i, r]
                 + w1 * rows[first + i + 1, r]
                 + w2 * rows[first + i + 2, r]
@@ -156,33 +151,33 @@ def add_products(out, rows, first, n, weights, stride):
             )
         i += 4
     while i < n:
-        w0 = weights[i * stride]
-        for r in range(TILE):
-            out[r] += w0 * rows[first + i, r]
+        w0 = theta[node, offset + i * stride]
+        for r in range(width):
+            to[out, r] += w0 * rows[first + i, r]
         i += 1
 
 
 @kernel
-def add_dots(delta, units, first, n, slope):
-    """slope[:n] += units[first:first + n] @ delta."""
+def add_dots(width, delta, unit, rows, first, n, gradient, node, offset):
+    """gradient[node, offset:offset + n] += rows[first:first + n, :width] @ delta[unit, :width]."""
     i = 0
     while i + 4 <= n:
         d0, d1, d2, d3 = 0.0, 0.0, 0.0, 0.0
-        for r in range(TILE):
-            d0 += delta[r] * units[first + i, r]
-            d1 += delta[r] * units[first + i + 1, r]
-            d2 += delta[r] * units[first + i + 2, r]
-            d3 += delta[r] * units[first + i + 3, r]
-        slope[i] += d0
-        slope[i + 1] += d1
-        slope[i + 2] += d2
-        slope[i + 3] += d3
+        for r in range(width):
+            d0 += delta[unit, r] * rows[first + i, r]
+            d1 += delta[unit, r] * rows[first + i + 1, r]
+            d2 += delta[unit, r] * rows[first + i + 2, r]
+            d3 += delta[unit, r] * rows[first + i + 3, r]
+        gradient[node, offset + i] += d0
+        gradient[node, offset + i + 1] += d1
+        gradient[node, offset + i + 2] += d2
+        gradient[node, offset + i + 3] += d3
         i += 4
     while i < n:
-        dot = 0.0
-        for r in range(TILE):
-            dot += delta[r] * units[first + i, r]
-        slope[i] += dot
+        d0 = 0.0
+        for r in range(width):
+            d0 += delta[unit, r] * rows[first + i, r]
+        gradient[node, offset + i] += d0
         i += 1
 
 
@@ -191,8 +186,8 @@ def mlp_loss(sorted_x, weight, left, start, active, theta, hidden, loss, gradien
     """Add loss (k,) and gradient (k, P) of the ReLU networks with parameters theta (k, P).
 
     Parameters go layer by layer: weights (out, in) row by row, then biases (out); `hidden` has the sizes of the
-    hidden layers, the last layer has one output. Rows go through the network a tile at a time, the last tile of
-    a node filled up with rows of no weight.
+    hidden layers, the last layer has one output. Rows go through the network a tile at a time, a short tile filled
+    up to a multiple of the vector length with rows that do not count.
     """
     q = sorted_x.shape[0]
     n_layers = hidden.size + 1
@@ -201,40 +196,35 @@ def mlp_loss(sorted_x, weight, left, start, active, theta, hidden, loss, gradien
         n_units += hidden[layer]
     units = np.zeros((n_units + 1, TILE))  # covariates, then the outputs of all layers, one under the other
     delta = np.zeros((n_units + 1, TILE))  # derivatives of the loss by the units' inputs
-    tile_weight = np.empty(TILE)
-    tile_left = np.empty(TILE)
     work = np.empty(TILE)
     bits = np.empty(TILE, np.int64)
     for node in range(theta.shape[0]):
         if not active[node]:
             continue
-        weights = theta[node]
-        slope = gradient[node]
         for first in range(start[node], start[node + 1], TILE):
             t = min(TILE, start[node + 1] - first)
-            tile_weight[t:] = 0.0
-            for r in range(t):
-                tile_weight[r] = weight[first + r]
-                tile_left[r] = left[first + r]
+            width = (t + 7) // 8 * 8
             for i in range(q):
                 for r in range(t):
                     units[i, r] = sorted_x[i, first + r]
 
             offset, below, unit, n_in = 0, 0, q, q
             for layer in range(n_layers):
-                is_hidden = layer < n_layers - 1
-                n_out = hidden[layer] if is_hidden else 1
+                n_out = hidden[layer] if layer < n_layers - 1 else 1
                 for o in range(n_out):
-                    units[unit + o] = weights[offset + n_out * n_in + o]
-                    add_products(units[unit + o], units, below, n_in, weights[offset + o * n_in :], 1)
-                    if is_hidden:
-                        for r in range(TILE):
+                    bias = theta[node, offset + n_out * n_in + o]
+                    for r in range(width):
+                        units[unit + o, r] = bias
+                    add_products(width, units, unit + o, units, below, n_in, theta, node, offset + o * n_in, 1)
+                    if layer < n_layers - 1:
+                        for r in range(width):
                             units[unit + o, r] = max(units[unit + o, r], 0.0)
                 offset += n_out * (n_in + 1)
                 n_in, below = n_out, unit
                 unit += n_out
-            loss[node] += cross_entropy(units[n_units], tile_weight, tile_left, work, bits)
-            delta[n_units] = units[n_units]
+            for r in range(width):
+                delta[n_units, r] = units[n_units, r] if r < t else 0.0
+            loss[node] += cross_entropy(delta[n_units], t, weight, left, first, work, bits)
 
             for layer in range(n_layers - 1, -1, -1):
                 n_out = hidden[layer] if layer < n_layers - 1 else 1
@@ -243,14 +233,15 @@ def mlp_loss(sorted_x, weight, left, start, active, theta, hidden, loss, gradien
                 below = unit - n_in
                 offset -= n_out * (n_in + 1)
                 for o in range(n_out):
-                    dot = 0.0
-                    for r in range(TILE):
-                        dot += delta[unit + o, r]
-                    slope[offset + n_out * n_in + o] += dot
-                    add_dots(delta[unit + o], units, below, n_in, slope[offset + o * n_in :])
+                    sum_delta = 0.0
+                    for r in range(width):
+                        sum_delta += delta[unit + o, r]
+                    gradient[node, offset + n_out * n_in + o] += sum_delta
+                    add_dots(width, delta, unit + o, units, below, n_in, gradient, node, offset + o * n_in)
                 if layer > 0:
                     for i in range(n_in):
-                        delta[below + i] = 0.0
-                        add_products(delta[below + i], delta, unit, n_out, weights[offset + i :], n_in)
-                        for r in range(TILE):
+                        for r in range(width):
+                            delta[below + i, r] = 0.0
+                        add_products(width, delta, below + i, delta, unit, n_out, theta, node, offset + i, n_in)
+                        for r in range(width):
                             delta[below + i, r] = delta[below + i, r] if units[below + i, r] > 0.0 else 0.0

@@ -5,7 +5,7 @@ As in lbfgs.py, the passes over the rows stay outside and all nodes of a level a
 
 import numpy as np
 
-from treecdf._kernels.compiling import kernel
+from treecdf._kernels.compiling import ordered_kernel
 
 STEP = np.dtype(
     [
@@ -20,7 +20,7 @@ _MAX_TRIES = 30
 _ARMIJO = 1e-4
 
 
-@kernel
+@ordered_kernel
 def solve(hessian, gradient, direction):
     """direction <- -hessian^-1 gradient by Cholesky, in place on the hessian's lower triangle; the slope along it."""
     n = gradient.size
@@ -48,7 +48,7 @@ def solve(hessian, gradient, direction):
     return slope
 
 
-@kernel
+@ordered_kernel
 def newton_advance(active, step, point, direction, trial, loss, gradient, hessian, ridge, weight, tol, limit):
     """Take loss (k,), gradient (k, P) and Hessian (k, P, P) at trial (k, P); move to the next trial points.
 

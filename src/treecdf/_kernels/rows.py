@@ -43,7 +43,8 @@ def search_sums(x, u, weight, order, start, source, knot, cuts, count, total, mo
             for b in range(BLOCK):
                 position = first + b
                 if position >= start[node + 1]:
-                    feature[b] = 0.0  # a short last block is filled with rows of no weight
+                    for i in range(p + 1):
+                        feature[b, i] = 0.0  # a short last block is filled with rows of no weight
                     continue
                 row = order[position]
                 for i in range(p):
@@ -88,7 +89,8 @@ def descend(u, order, start, axis, cut, child, next_order, next_start):
     child (k, 2) is the next level's node of the left and right child, -1 where the child is a leaf, whose rows
     are dropped. Fills next_order and next_start; rows keep their order within a node.
     """
-    next_start[:] = 0
+    for node in range(next_start.size):
+        next_start[node] = 0
     for node in range(axis.size):
         for position in range(start[node], start[node + 1]):
             side = 0 if u[order[position], axis[node]] <= cut[node] else 1
@@ -96,7 +98,9 @@ def descend(u, order, start, axis, cut, child, next_order, next_start):
                 next_start[child[node, side] + 1] += 1
     for node in range(1, next_start.size):
         next_start[node] += next_start[node - 1]
-    fill = next_start.copy()
+    fill = np.empty(next_start.size, np.int64)
+    for node in range(next_start.size):
+        fill[node] = next_start[node]
     for node in range(axis.size):
         for position in range(start[node], start[node + 1]):
             row = order[position]
