@@ -32,9 +32,7 @@ def _parser() -> argparse.ArgumentParser:
     command = commands.add_parser("speed", help="times and memory against their targets, one thread")
     command.set_defaults(command=_speed)
     command.add_argument("--parts", type=_list_of(PARTS), default=list(PARTS), metavar="a,b")
-    command.add_argument(
-        "--skip-naive-mlp", action="store_true", help="part a without its minutes of waiting"
-    )
+    command.add_argument("--skip-naive-mlp", action="store_true", help="part a without its minutes of waiting")
     command = commands.add_parser("report", help="write docs/results/*.md from the stored rows")
     command.set_defaults(command=_report)
     pages = [*EXPERIMENTS, "speed"]

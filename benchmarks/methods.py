@@ -25,9 +25,7 @@ METHODS = {
     "lr": lambda random_state: _paper(stages=_stages(0), random_state=random_state),
     "mlp": lambda random_state: _paper(stages=_stages(1), random_state=random_state),
     "full": lambda random_state: _paper(stages=_stages(0, 1), random_state=random_state),
-    "middle": lambda random_state: _paper(
-        stages=_stages(0, 1), split_search="middle", random_state=random_state
-    ),
+    "middle": lambda random_state: _paper(stages=_stages(0, 1), split_search="middle", random_state=random_state),
     "paper": lambda random_state: _paper(random_state=random_state),
     "gamma0": lambda random_state: _paper(gamma=0.0, random_state=random_state),
     "default": lambda random_state: _default(random_state=random_state),

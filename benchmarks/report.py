@@ -72,9 +72,7 @@ def experiment_page(name: str) -> list[str]:
     ]
 
 
-def _by_dataset_and_method(
-    experiment: Experiment, rows: dict[Run, dict]
-) -> dict[tuple[str, str], list[dict]]:
+def _by_dataset_and_method(experiment: Experiment, rows: dict[Run, dict]) -> dict[tuple[str, str], list[dict]]:
     found = defaultdict(list)
     for run, row in rows.items():
         found[run.dataset, run.method].append(row)

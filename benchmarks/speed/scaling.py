@@ -28,9 +28,7 @@ def scaling() -> tuple[list[dict], dict]:
         what = f"log-log slope of fit time against {LABELS[name]}, {sizes[0]} to {sizes[-1]} ({held})"
         measures.append(measure(what, raw[name]["slope"], "", at_most=SLOPE_TARGET))
         # The cost of a fit of no rows flattens the whole line; the last step shows where it is heading.
-        measures.append(
-            measure(f"the same over the last step, to {sizes[-1]}", slope(sizes[-2:], times[-2:]), "")
-        )
+        measures.append(measure(f"the same over the last step, to {sizes[-1]}", slope(sizes[-2:], times[-2:]), ""))
     return measures, raw
 
 

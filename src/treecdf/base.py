@@ -63,7 +63,7 @@ class Support:
 
     def inside(self, v: Array) -> NDArray[np.bool_]:
         """Whether points v (..., d) are inside the box on every axis."""
-        return ((v >= 0) & (v <= 1)).all(axis=-1)
+        return np.all((v >= 0) & (v <= 1), axis=-1)
 
     def to_unit(self, v: Array) -> tuple[Array, Array]:
         """Box scale v (..., d) -> the unit cube, with the log-determinant (...) of y -> u, -inf beyond a bound."""

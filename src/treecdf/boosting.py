@@ -70,11 +70,11 @@ def boost(
                 break
             trees.append(tree)
             gained, densest = train.apply(tree)
-            train_scores.append(train_scores[-1] + gained / train.weight)
+            train_scores.append(train_scores[-1] + gained)
             if validation is None:
                 scores.append(train_scores[-1])
             else:
-                scores.append(scores[-1] + validation.apply(tree)[0] / validation.weight)
+                scores.append(scores[-1] + validation.apply(tree)[0])
             history.stage.append(number)
             history.train.append(train_scores[-1])
             history.validation.append(np.nan if validation is None else scores[-1])

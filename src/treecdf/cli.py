@@ -35,9 +35,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Fit 3000 rows of an example whose truth is known; print log-likelihood, CRPS, coverage and times, "
         "and draw the learnt conditional density beside the true one.",
     )
-    demo.add_argument(
-        "--out", type=Path, default=Path("treecdf-demo.png"), help="the picture (default: %(default)s)"
-    )
+    demo.add_argument("--out", type=Path, default=Path("treecdf-demo.png"), help="the picture (default: %(default)s)")
     demo.set_defaults(run=_demo)
     warmup = commands.add_parser(
         "warmup",

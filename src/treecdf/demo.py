@@ -68,7 +68,8 @@ def run_demo(picture: Path | None, say: Callable[[str], Any] = print) -> dict[st
     say(f"  fit, {model.n_trees_} trees                   {figures['fit_seconds']:8.2f} s")
     say(f"  log density of 2000 new rows      {figures['log_prob_seconds']:8.3f} s")
     say(f"  {draws.size} samples                    {figures['sample_seconds']:8.2f} s")
-    say(f"  log-likelihood of the new rows    {figures['log_likelihood']:8.3f}   (the truth: {figures['true_log_likelihood']:.3f})")
+    truth = f"(the truth: {figures['true_log_likelihood']:.3f})"
+    say(f"  log-likelihood of the new rows    {figures['log_likelihood']:8.3f}   {truth}")
     say(f"  CRPS                              {figures['crps']:8.4f}")
     say(f"  coverage of the 90 % interval     {100 * figures['coverage_90']:8.1f} %")
     if picture is not None:

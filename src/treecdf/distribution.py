@@ -197,9 +197,7 @@ class SampledMarginal:
 
     def icdf(self, p: ArrayLike) -> Array:
         """Quantiles of the draws: (n,) for a scalar level, (n, m) for m levels."""
-        return np.moveaxis(np.quantile(self._draws, np.asarray(p), axis=1), 0, -1) if np.ndim(p) else np.quantile(
-            self._draws, p, axis=1
-        )  # fmt: skip
+        return np.moveaxis(np.quantile(self._draws, np.asarray(p, dtype=np.float64), axis=1), -1, 0)
 
     ppf = icdf
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -58,7 +59,7 @@ _RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "subsample": (lambda v: _is_real(v) and 0 < v <= 1, "a number above 0, at most 1"),
     "split_search": (lambda v: v in _SEARCHES, f"one of {', '.join(map(repr, _SEARCHES))}"),
     "n_jobs": (lambda v: v is None or (_is_int(v) and v != 0), "None or an integer other than 0"),
-    "verbose": (lambda v: isinstance(v, (bool, Integral)) and v >= 0, "an integer of at least 0"),
+    "verbose": (lambda v: isinstance(v, bool) or (_is_int(v) and v >= 0), "an integer of at least 0"),
 }
 
 
@@ -200,7 +201,9 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
     ) -> tuple[list[TreeSequence], History]:
         """Grow the trees; the history is in the outcomes' own unit."""
         train_rows, train_base, _ = _rows(train, standardize, support, pool)
-        val_rows, val_base, val_share = _rows(validation, standardize, support, pool)
+        val_rows, val_base, val_share = None, np.nan, 1.0
+        if validation is not None:
+            val_rows, val_base, val_share = _rows(validation, standardize, support, pool)
         progress = Progress(self.verbose)
 
         def report(history: History) -> None:
@@ -234,9 +237,7 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
         distribution = self.predict_distribution(X)
         values = read_outcomes(y, self.n_outcomes_)
         if len(values) != len(distribution):
-            raise ValueError(
-                f"X has {len(distribution)} rows and y has {len(values)}: they must have the same number."
-            )
+            raise ValueError(f"X has {len(distribution)} rows and y has {len(values)}: they must have the same number.")
         return distribution.logpdf(values[:, 0] if self.n_outcomes_ == 1 else values)
 
     def sample(self, X: ArrayLike, n_samples: int = 100, random_state: Any = None) -> Array:
@@ -333,17 +334,13 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
 
 
 def _rows(
-    table: Table | None, standardize: Standardizer, support: Support, pool: ThreadPoolExecutor | None
-) -> tuple[Rows | None, float, float]:
+    table: Table, standardize: Standardizer, support: Support, pool: ThreadPoolExecutor | None
+) -> tuple[Rows, float, float]:
     """The table's rows inside the box, the base's mean log density of all rows, and the weight share inside."""
-    if table is None:
-        return None, np.nan, 1.0
     v = support.to_box(table.y)
     inside = support.inside(v)
     total = table.weight.sum()
     base = float(table.weight @ support.to_unit(v)[1] / total)
-    if not inside.any():
-        return None, base, 0.0
     if not inside.all():
         table, v = table.take(inside), v[inside]
     rows = Rows(standardize(table.x), np.clip(v, 1e-300, 1.0), table.weight, pool)
@@ -358,7 +355,7 @@ def _generator(random_state: Any) -> np.random.Generator:
 
 
 def _is_real(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool) and bool(np.isfinite(value))
+    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _is_int(value: Any) -> bool:

@@ -39,7 +39,7 @@ class TreeFlow:
         def chunk(rows: slice) -> None:
             u[rows], log_det[rows] = self._forward(y[rows], x[rows])
 
-        _by_chunks(chunk, *y.shape[:2], n_threads)
+        _by_chunks(chunk, y, n_threads)
         return u, log_det
 
     def inverse(self, u: Array, x: Array, n_threads: int = 1) -> Array:
@@ -49,7 +49,7 @@ class TreeFlow:
         def chunk(rows: slice) -> None:
             y[rows] = self._inverse(u[rows], x[rows])
 
-        _by_chunks(chunk, *u.shape[:2], n_threads)
+        _by_chunks(chunk, u, n_threads)
         return y
 
     def _forward(self, y: Array, x: Array) -> tuple[Array, Array]:
@@ -74,8 +74,9 @@ class TreeFlow:
         return self.support.from_box(np.where(inside[..., None], moved, v))
 
 
-def _by_chunks(task: Callable[[slice], Any], n: int, m: int, n_threads: int) -> None:
+def _by_chunks(task: Callable[[slice], Any], points: Array, n_threads: int) -> None:
     """Run `task` on slices of the rows; rows do not depend on one another, so the threads do not matter."""
+    n, m, _ = points.shape
     size = max(1, _CHUNK_POINTS // max(m, 1))
     slices = [slice(i, i + size) for i in range(0, n, size)]
     if n_threads == 1 or len(slices) == 1:

@@ -87,9 +87,7 @@ class TreeGrower:
         boxes_upper[2 * at[0], splits.axis] = splits.cut
         boxes_lower[2 * at[0] + 1, splits.axis] = splits.cut
         weight = np.column_stack([splits.left_weight, splits.right_weight]).ravel()
-        grows = (weight >= self.growth.min_samples_node) & (
-            (boxes_upper - boxes_lower).max(axis=1) >= MIN_WIDTH
-        )
+        grows = (weight >= self.growth.min_samples_node) & ((boxes_upper - boxes_lower).max(axis=1) >= MIN_WIDTH)
         if depth + 1 == self.max_depth:
             grows[:] = False
         child = np.where(grows, np.cumsum(grows) - 1, -1).reshape(k, 2)

@@ -47,21 +47,25 @@ class Shard:
         self.left: Array = np.empty(0)
 
     def begin_tree(self, chosen: Ints) -> None:
+        """Put the chosen rows into the root."""
         self.order, self.start = chosen, np.array([0, len(chosen)])
         if self.sorted_x.shape[1] != len(self.x):
             self.sorted_x = np.empty((self.x.shape[1], len(self.x)))
             self.sorted_weight, self.left = np.empty(len(self.x)), np.empty(len(self.x))
 
     def arrange(self, axis: Ints, cut: Array) -> None:
+        """Copy the rows into node order, with their labels."""
         rows = (self.x, self.u, self.weight, self.order, self.start)
         arrange(*rows, axis, cut, self.sorted_x, self.sorted_weight, self.left)
 
     def descend(self, axis: Ints, cut: Array, child: Ints, n_next: int) -> None:
+        """Sort the rows into the nodes of the next level."""
         order, start = np.empty_like(self.order), np.empty(n_next + 1, np.int64)
         descend(self.u, self.order, self.start, axis, cut, child, order, start)
         self.order, self.start = order, start
 
     def apply(self, transform: Transform) -> tuple[float, float]:
+        """Move the rows forward; weighted sum of the log-determinants and largest log density."""
         moved, log_det = transform.forward_and_log_det(self.u[:, None, :], self.x)
         self.u = moved[:, 0, :]
         self.log_density = self.log_density + log_det[:, 0]
@@ -132,9 +136,9 @@ class Rows:
         return np.concatenate(x), np.concatenate(left), np.concatenate(weight)
 
     def apply(self, transform: Transform) -> tuple[float, float]:
-        """Move every row forward; return the weighted sum of the log-determinants and the largest log density."""
-        sums, largest = zip(*self._each(lambda shard: shard.apply(transform)), strict=True)
-        return float(sum(sums)), max(largest)
+        """Move every row forward; return the weighted mean of the log-determinants and the largest log density."""
+        moved = self._each(lambda shard: shard.apply(transform))
+        return sum(part for part, _ in moved) / (self.weight or 1.0), max((high for _, high in moved), default=0.0)
 
     def keep(self) -> None:
         """Remember where the rows are now."""

@@ -36,9 +36,7 @@ class Candidates:
     moments: Moments
 
     @staticmethod
-    def collect(
-        rows: Rows, lower: Array, upper: Array, fractions: Array, eta: float, basis: Basis
-    ) -> Candidates:
+    def collect(rows: Rows, lower: Array, upper: Array, fractions: Array, eta: float, basis: Basis) -> Candidates:
         """One pass over the rows. lower, upper (k, d) are the boxes; cuts stand at `fractions` of their widths."""
         width = (upper - lower)[:, :, None]
         cuts = lower[:, :, None] + width * fractions
@@ -96,9 +94,7 @@ def best_by_score(candidates: Candidates, basis: Basis) -> Splits:
     return candidates.pick(score.argmax(axis=1))
 
 
-def best_by_fit(
-    candidates: Candidates, rows: Rows, classifier: NodeClassifier, rng: np.random.Generator
-) -> Splits:
+def best_by_fit(candidates: Candidates, rows: Rows, classifier: NodeClassifier, rng: np.random.Generator) -> Splits:
     """The paper's literal search: fit the classifier for every candidate and take the best."""
     k, d, s = candidates.cuts.shape
     best, best_index = np.full(k, -np.inf), np.zeros(k, np.int64)

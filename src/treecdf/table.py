@@ -90,9 +90,7 @@ def read_weights(sample_weight: ArrayLike | None, n: int) -> Array:
         raise ValueError(f"Expected sample_weight of shape ({n},); got {weight.shape}.")
     if not np.isfinite(weight).all() or (weight < 0).any():
         row = int(np.argmin(np.isfinite(weight) & (weight >= 0)))
-        raise ValueError(
-            f"sample_weight of row {row} is {weight[row]}: weights must be finite and not negative."
-        )
+        raise ValueError(f"sample_weight of row {row} is {weight[row]}: weights must be finite and not negative.")
     if not weight.any():
         raise ValueError("All sample weights are zero: there is nothing to learn from.")
     return weight
@@ -120,9 +118,7 @@ def check_bounds(y: Array, bounds: Sequence[Bound]) -> None:
         outside = (y[:, j] < (-np.inf if low is None else low)) | (y[:, j] > (np.inf if high is None else high))
         if outside.any():
             row = int(np.argmax(outside))
-            raise ValueError(
-                f"Outcome {j} is {y[row, j]:g} in row {row}, outside its bounds ({low}, {high})."
-            )
+            raise ValueError(f"Outcome {j} is {y[row, j]:g} in row {row}, outside its bounds ({low}, {high}).")
     with np.errstate(over="ignore"):
         length = 1.3 * (y.max(axis=0) - y.min(axis=0))
     if not np.isfinite(length).all():

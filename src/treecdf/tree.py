@@ -45,9 +45,7 @@ class TreeSequence:
     def join(parts: Sequence[TreeSequence]) -> TreeSequence:
         """One sequence of the trees of all parts, in order; of no parts, the identity."""
         if not parts:
-            return TreeSequence(
-                np.zeros(0, NODE), np.zeros((0, 1)), np.zeros(1, np.int64), np.zeros(0, np.int64)
-            )
+            return TreeSequence(np.zeros(0, NODE), np.zeros((0, 1)), np.zeros(1, np.int64), np.zeros(0, np.int64))
         tables, roots, begin = [], [np.zeros(1, np.int64)], 0
         for part in parts:
             nodes = part.nodes.copy()

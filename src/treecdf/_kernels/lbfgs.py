@@ -32,8 +32,8 @@ def lbfgs_advance(
     """Take loss (k,) and slope (k, P) at trial (k, P); move to the next trial points.
 
     The objective of a node is (loss + sum(penalty * theta^2) / 2) / weight. line (k,) has dtype LINE; steps and
-    changes (k, MEMORY, P) hold the curvature pairs. Weak Wolfe conditions by bisection; a node becomes inactive when its
-    largest derivative is at most tol, or after `limit` iterations.
+    changes (k, MEMORY, P) hold the curvature pairs. Weak Wolfe conditions by bisection; a node becomes inactive when
+    its largest derivative is at most tol, or after `limit` iterations.
     """
     n_nodes, n_parameters = point.shape
     alpha = np.empty(MEMORY)

@@ -52,7 +52,7 @@ def exp_tile(z, n, bits):
 
 @kernel
 def cross_entropy(z, n, weight, left, first, work, bits):
-    """Weighted cross entropy of the logits z[:n] of rows first:first + n; z[:n] <- its derivative, weight * (p - left).
+    """Weighted cross entropy of the logits z[:n] of rows first:first + n; z[:n] <- weight * (p - left), its derivative.
 
     work[:n] is left with exp(-|z|); `bits` is work space.
     """

@@ -1,4 +1,4 @@
-"""Newton's method turned inside out: told loss, gradient and Hessian at its trial points, it answers with the next ones.
+"""Newton's method turned inside out: told loss, gradient and Hessian at trial points, it answers with the next ones.
 
 As in lbfgs.py, the passes over the rows stay outside and all nodes of a level are minimised side by side.
 """

@@ -22,8 +22,9 @@ NODE = np.dtype(
 )
 
 # Points go through a tree together, a tile at a time and level by level, without a branch on where each of them goes:
-# the processor cannot guess it. So `side` is 0.0 on the left and 1.0 on the right, and enters as a number. Whole arrays are indexed instead of rows taken from them, because a row is an object
-# and making one costs more than the arithmetic of a node; by unsigned numbers, because signed ones may count from the end.
+# the processor cannot guess it. So `side` is 0.0 on the left and 1.0 on the right, and enters as a number. Whole
+# arrays are indexed instead of rows taken from them, because a row is an object and making one costs more than the
+# arithmetic of a node; and by unsigned numbers, because signed ones may count from the end, which has to be checked.
 
 _TILE = 128
 _TINY = 1e-300  # the cube is open at zero

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -56,15 +57,13 @@ class MLP:
                 *sums, penalty, splits.weight, self.tol, self.max_iter,
             )  # fmt: skip
         fitted = 0.5 * (point**2) @ penalty - splits.weight * line["value"]
-        return NodeFits(
-            point, np.where(splits.has_both, fitted, share_log_lik(splits.left_weight, splits.weight))
-        )
+        return NodeFits(point, np.where(splits.has_both, fitted, share_log_lik(splits.left_weight, splits.weight)))
 
     def _start(self, q: int, splits: Splits, rng: np.random.Generator) -> tuple[Array, Array]:
         """Starting parameters (k, P) and the penalty (P,) of each."""
         k, sizes = len(splits.axis), (q, *self.hidden, 1)
         layers, penalised = [], []
-        for n_in, n_out in zip(sizes[:-1], sizes[1:], strict=True):
+        for n_in, n_out in pairwise(sizes):
             bound = np.sqrt(6 / (n_in + n_out))
             layers.append(rng.uniform(-bound, bound, (k, n_out * (n_in + 1))))
             penalised += [1.0] * (n_out * n_in) + [0.0] * n_out
