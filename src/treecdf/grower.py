@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from treecdf.classifiers.protocol import NodeClassifier, NodeFits, Splits, share_log_lik, uniform_log_lik
 from treecdf.rows import Rows
-from treecdf.splitting import MIN_WIDTH, Candidates, best_by_fit, best_by_score
+from treecdf.splitting import MIN_WIDTH, Candidates, fit_best, promising
 from treecdf.tree import NODE, TreeSequence
 
 Array = NDArray[np.float64]
@@ -62,20 +62,22 @@ class TreeGrower:
         for depth in range(self.max_depth):
             if not len(lower):
                 break
-            splits = self._search(lower, upper)
-            rows.arrange(splits.axis, splits.cut)
-            fits = self.classifier.fit(rows, splits, self.rng)
+            splits, fits = self._split(lower, upper)
             child, lower, upper = self._add_level(depth, splits, fits, lower, upper)
             rows.descend(splits.axis, splits.cut, child, len(lower))
         return self._freeze()
 
-    def _search(self, lower: Array, upper: Array) -> Splits:
+    def _split(self, lower: Array, upper: Array) -> tuple[Splits, NodeFits]:
+        """Find and fit the splits of a level."""
         growth = self.growth
         basis = self.classifier.basis(self.rows.n_covariates)
         candidates = Candidates.collect(self.rows, lower, upper, growth.fractions, growth.eta, basis)
         if growth.split_search == "score":
-            return best_by_score(candidates, basis)
-        return best_by_fit(candidates, self.rows, self.classifier, self.rng)
+            choices = promising(candidates, basis, self.classifier.n_candidates)
+        else:
+            k, d, s = candidates.cuts.shape
+            choices = np.repeat(np.arange(d * s)[:, None], k, axis=1)
+        return fit_best(candidates, choices, self.rows, self.classifier, self.rng)
 
     def _add_level(
         self, depth: int, splits: Splits, fits: NodeFits, lower: Array, upper: Array

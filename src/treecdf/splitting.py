@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,7 @@ from treecdf.classifiers.protocol import (
     Basis,
     Moments,
     NodeClassifier,
+    NodeFits,
     Splits,
     clipped_share,
     share_log_lik,
@@ -88,21 +90,37 @@ def score_test(candidates: Candidates, ridge: float) -> Array:
     return np.minimum(share_log_lik(left, weight) + gain, 0.0) + candidates.balance
 
 
-def best_by_score(candidates: Candidates, basis: Basis) -> Splits:
-    """The candidate with the best score test."""
+def promising(candidates: Candidates, basis: Basis, count: int) -> NDArray[np.int64]:
+    """The `count` candidates (count, k) of each node with the best score test, best first."""
     score = score_test(candidates, basis.ridge).reshape(len(candidates.cuts), -1)
-    return candidates.pick(score.argmax(axis=1))
+    if count == 1:
+        return score.argmax(axis=1)[None, :]
+    return np.argsort(-score, axis=1, kind="stable")[:, :count].T
 
 
-def best_by_fit(candidates: Candidates, rows: Rows, classifier: NodeClassifier, rng: np.random.Generator) -> Splits:
-    """The paper's literal search: fit the classifier for every candidate and take the best."""
-    k, d, s = candidates.cuts.shape
-    best, best_index = np.full(k, -np.inf), np.zeros(k, np.int64)
-    for candidate in range(d * s):
-        splits = candidates.pick(np.full(k, candidate))
+def fit_best(
+    candidates: Candidates,
+    choices: NDArray[np.int64],
+    rows: Rows,
+    classifier: NodeClassifier,
+    rng: np.random.Generator,
+) -> tuple[Splits, NodeFits]:
+    """Fit the classifier for each of the choices (count, k) of a node; keep the best split and its classifier.
+
+    The rows are left arranged for the last choice.
+    """
+    best = choices[0].copy()
+    objective, log_lik = np.full(len(best), -np.inf), np.empty(len(best))
+    theta: NDArray[Any] = np.empty(0)
+    balance = candidates.balance.reshape(len(best), -1)
+    for index in choices:
+        splits = candidates.pick(index)
         rows.arrange(splits.axis, splits.cut)
-        log_lik = classifier.fit(rows, splits, rng).log_lik
-        objective = log_lik + candidates.balance.reshape(k, -1)[:, candidate]
-        better = objective > best
-        best[better], best_index[better] = objective[better], candidate
-    return candidates.pick(best_index)
+        fits = classifier.fit(rows, splits, rng)
+        reached = fits.log_lik + balance[np.arange(len(index)), index]
+        if not len(theta):  # its type and width are known only now
+            theta = fits.theta.copy()
+        better = reached > objective
+        objective[better], best[better] = reached[better], index[better]
+        theta[better], log_lik[better] = fits.theta[better], fits.log_lik[better]
+    return candidates.pick(best), NodeFits(theta, log_lik)

@@ -33,7 +33,7 @@ def lbfgs_advance(
 
     The objective of a node is (loss + sum(penalty * theta^2) / 2) / weight. line (k,) has dtype LINE; steps and
     changes (k, MEMORY, P) hold the curvature pairs. Weak Wolfe conditions by bisection; a node becomes inactive when
-    its largest derivative is at most tol, or after `limit` iterations.
+    its largest derivative is at most tol, when a step wins no more than tol / 10, or after `limit` iterations.
     """
     n_nodes, n_parameters = point.shape
     alpha = np.empty(MEMORY)
@@ -79,6 +79,7 @@ def lbfgs_advance(
                 steps[node, slot, i] = trial[node, i] - point[node, i]
                 changes[node, slot, i] = slope[node, i] - gradient[node, i]
             state.stored += 1
+        decrease = state.value - loss[node]
         state.value = loss[node]
         state.iterations += 1
         largest = 0.0
@@ -86,7 +87,7 @@ def lbfgs_advance(
             point[node, i] = trial[node, i]
             gradient[node, i] = slope[node, i]
             largest = max(largest, abs(slope[node, i]))
-        if largest <= tol or state.iterations > limit:
+        if largest <= tol or state.iterations > limit or (not first and decrease <= 0.1 * tol):
             active[node] = 0
             continue
 

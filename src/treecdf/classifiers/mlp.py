@@ -30,6 +30,7 @@ class MLP:
     alpha: float = 1.0
     tol: float = 1e-4
     max_iter: int = 150
+    n_candidates: int = 3
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "hidden", tuple(int(size) for size in self.hidden))

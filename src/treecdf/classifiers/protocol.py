@@ -124,6 +124,11 @@ class NodeClassifier(Protocol):
         """Sizes of the hidden layers; empty if the log-odds are linear."""
         ...
 
+    @property
+    def n_candidates(self) -> int:
+        """How many of the splits that the score test likes best are fitted, to take the best of them."""
+        ...
+
     def basis(self, q: int) -> Basis:
         """Features with which the score test looks for splits this classifier can use."""
         ...

@@ -41,6 +41,7 @@ class AnyClassifier:
     estimator: Any
 
     hidden = ()
+    n_candidates = 1
 
     def basis(self, q: int) -> Basis:
         """Hinges: nothing is known about the classifier, so the search should see more than lines."""
