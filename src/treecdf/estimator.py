@@ -41,7 +41,7 @@ from treecdf.tree import TreeSequence
 
 Array = NDArray[np.float64]
 
-PAPER_STAGES = (Stage(Logistic(), max_depth=6), Stage(MLP((4, 4), alpha=1e-4, max_iter=1000), max_depth=4))
+PAPER_STAGES = (Stage(Logistic(), max_depth=6), Stage(MLP((4, 4), alpha=1e-4), max_depth=4))
 DEFAULT_STAGES = (Stage(Logistic(), max_depth=6), Stage(MLP((4, 4)), max_depth=4))
 
 _SEARCHES = ("score", "exhaustive", "middle")

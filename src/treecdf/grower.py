@@ -73,7 +73,7 @@ class TreeGrower:
         basis = self.classifier.basis(self.rows.n_covariates)
         candidates = Candidates.collect(self.rows, lower, upper, growth.fractions, growth.eta, basis)
         if growth.split_search == "score":
-            choices = promising(candidates, basis, self.classifier.n_candidates)
+            choices = promising(candidates, basis)
         else:
             k, d, s = candidates.cuts.shape
             choices = np.repeat(np.arange(d * s)[:, None], k, axis=1)

@@ -90,12 +90,10 @@ def score_test(candidates: Candidates, ridge: float) -> Array:
     return np.minimum(share_log_lik(left, weight) + gain, 0.0) + candidates.balance
 
 
-def promising(candidates: Candidates, basis: Basis, count: int) -> NDArray[np.int64]:
-    """The `count` candidates (count, k) of each node with the best score test, best first."""
+def promising(candidates: Candidates, basis: Basis) -> NDArray[np.int64]:
+    """The basis' number of candidates (count, k) of each node with the best score test, best first."""
     score = score_test(candidates, basis.ridge).reshape(len(candidates.cuts), -1)
-    if count == 1:
-        return score.argmax(axis=1)[None, :]
-    return np.argsort(-score, axis=1, kind="stable")[:, :count].T
+    return np.argsort(-score, axis=1, kind="stable")[:, : basis.n_candidates].T
 
 
 def fit_best(

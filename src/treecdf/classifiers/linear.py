@@ -22,7 +22,6 @@ class Constant:
     """The share of the left child, whatever x: the unconditional tree flow."""
 
     hidden = ()
-    n_candidates = 1
 
     def basis(self, q: int) -> Basis:
         """No features."""
@@ -49,7 +48,6 @@ class Logistic:
     max_iter: int = 100
 
     hidden = ()
-    n_candidates = 1
 
     def basis(self, q: int) -> Basis:
         """The covariates, with the penalty of the fit."""

@@ -30,7 +30,6 @@ class MLP:
     alpha: float = 1.0
     tol: float = 1e-4
     max_iter: int = 150
-    n_candidates: int = 3
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "hidden", tuple(int(size) for size in self.hidden))
@@ -38,8 +37,11 @@ class MLP:
             raise ValueError(f"Expected hidden to be layer sizes of at least 1; got {self.hidden}.")
 
     def basis(self, q: int) -> Basis:
-        """Hinges: after a logistic stage a linear score test would see noise only (docs/adr/0004)."""
-        return Basis.hinges(q)
+        """Hinges, since after a logistic stage a linear score test would see noise only; three candidates are fitted.
+
+        Hinges add up over the covariates and cannot see interactions; fitting a few candidates makes up for it.
+        """
+        return Basis.hinges(q, n_candidates=1 if q == 1 else 3)
 
     def fit(self, rows: Rows, splits: Splits, rng: np.random.Generator) -> NodeFits:
         """L-BFGS from random weights around the share."""

@@ -20,11 +20,15 @@ _MAX_WIDTH = 64
 
 @dataclass(frozen=True)
 class Basis:
-    """Features of the split search: feature i is max(x[source[i]], knot[i]), so a knot of -inf is x itself."""
+    """Features of the split search: feature i is max(x[source[i]], knot[i]), so a knot of -inf is x itself.
+
+    The n_candidates splits that the score test on these features likes best are fitted, and the best of them is kept.
+    """
 
     source: Ints
     knot: Array
     ridge: float = 1.0
+    n_candidates: int = 1
 
     @staticmethod
     def empty() -> Basis:
@@ -37,11 +41,11 @@ class Basis:
         return Basis(np.arange(q), np.full(q, -np.inf), ridge)
 
     @staticmethod
-    def hinges(q: int, ridge: float = 1.0) -> Basis:
+    def hinges(q: int, n_candidates: int = 1) -> Basis:
         """The covariates and hinges of each, fewer where there are many covariates."""
         count = next((c for c in _KNOTS if q * (1 + c) <= _MAX_WIDTH), 0)
         knots = np.array([-np.inf, *_KNOTS[count]])
-        return Basis(np.repeat(np.arange(q), len(knots)), np.tile(knots, q), ridge)
+        return Basis(np.repeat(np.arange(q), len(knots)), np.tile(knots, q), n_candidates=n_candidates)
 
 
 @dataclass(frozen=True)
@@ -122,11 +126,6 @@ class NodeClassifier(Protocol):
     @property
     def hidden(self) -> tuple[int, ...]:
         """Sizes of the hidden layers; empty if the log-odds are linear."""
-        ...
-
-    @property
-    def n_candidates(self) -> int:
-        """How many of the splits that the score test likes best are fitted, to take the best of them."""
         ...
 
     def basis(self, q: int) -> Basis:

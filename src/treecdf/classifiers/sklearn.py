@@ -41,7 +41,6 @@ class AnyClassifier:
     estimator: Any
 
     hidden = ()
-    n_candidates = 1
 
     def basis(self, q: int) -> Basis:
         """Hinges: nothing is known about the classifier, so the search should see more than lines."""
