@@ -59,7 +59,9 @@ class Support:
     def from_box(self, v: Array) -> Array:
         """Inverse of `to_box`."""
         # Two products, because width alone times a far v may overflow where the sum does not.
-        return self.low * (1 - v) + self.high * v
+        y = self.low * (1 - v) + self.high * v
+        hard_low, hard_high = np.where(self.low_tail, -np.inf, self.low), np.where(self.high_tail, np.inf, self.high)
+        return np.clip(y, hard_low, hard_high)  # a bound holds to the last bit
 
     def inside(self, v: Array) -> NDArray[np.bool_]:
         """Whether points v (..., d) are inside the box on every axis."""

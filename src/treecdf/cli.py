@@ -47,17 +47,28 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _demo(args: argparse.Namespace) -> int:
-    from treecdf.demo import run_demo
-
-    picture = args.out
+    picture: Path | None = args.out
     if importlib.util.find_spec("matplotlib") is None:
         print("no picture: matplotlib is missing (pip install 'treecdf[plots]')", file=sys.stderr)
         picture = None
-    elif not picture.resolve().parent.is_dir():
-        print(f"treecdf demo: there is no directory {picture.resolve().parent}", file=sys.stderr)
+    elif complaint := _not_a_picture(args.out):
+        print(f"treecdf demo: {complaint}", file=sys.stderr)
         return 1
+    from treecdf.demo import run_demo
+
     run_demo(picture)
     return 0
+
+
+def _not_a_picture(path: Path) -> str | None:
+    """Why no picture can be written to `path`, found out before the work is done."""
+    if not path.resolve().parent.is_dir():
+        return f"there is no directory {path.resolve().parent}"
+    if path.is_dir():
+        return f"{path} is a directory, not a picture"
+    if path.suffix.lower() not in (".png", ".pdf", ".svg", ".jpg"):
+        return f"the picture's name should end in .png, .pdf, .svg or .jpg; got {path.name}"
+    return None
 
 
 def _warmup(args: argparse.Namespace) -> int:
