@@ -35,7 +35,7 @@ X_VAL, Y_VAL = table(80, seed=1)
 # scikit-learn's rules
 
 WITH_SPLIT = small(max_trees=3)
-WITHOUT_SPLIT = small(max_trees=3, validation_fraction=0)
+WITHOUT_SPLIT = small(stages=[Stage(Logistic(), 2)], max_trees=3, validation_fraction=0)
 
 
 def expected_failures(model):

@@ -148,7 +148,7 @@ def test_search_sums(basis, fractions, rng):
 def test_arrange_sorts_rows_into_nodes_and_labels_them(rng):
     x, u, weight = problem(rng)
     level, _, _ = two_nodes(x, u, weight)
-    cut = np.array([u[3, 1], 0.7])  # a row on the cut is left of it
+    cut = np.array([u[u[:, 0] <= 0.4, 1][5], u[u[:, 0] > 0.4, 0][5]])  # a row on the cut is left of it
     level.arrange(np.array([1, 0]), cut)
     for node, inside in enumerate([u[:, 0] <= 0.4, u[:, 0] > 0.4]):
         sorted_x, left, sorted_weight = level.node_rows(node)
@@ -160,10 +160,11 @@ def test_arrange_sorts_rows_into_nodes_and_labels_them(rng):
 def test_descend_keeps_the_rows_of_growing_children_in_order(rng):
     x, u, weight = problem(rng)
     level, _, _ = two_nodes(x, u, weight)
+    cut = np.array([u[u[:, 0] <= 0.4, 1][5], u[u[:, 0] > 0.4, 1][5]])
     # The left child of the first node and the right child of the second one are leaves.
-    level.descend(np.array([1, 1]), np.array([0.5, 0.6]), np.array([[-1, 1], [0, -1]]), 2)
+    level.descend(np.array([1, 1]), cut, np.array([[-1, 1], [0, -1]]), 2)
     level.arrange(np.array([0, 0]), np.array([0.5, 0.5]))
-    expected = [(u[:, 0] > 0.4) & (u[:, 1] <= 0.6), (u[:, 0] <= 0.4) & (u[:, 1] > 0.5)]
+    expected = [(u[:, 0] > 0.4) & (u[:, 1] <= cut[1]), (u[:, 0] <= 0.4) & (u[:, 1] > cut[0])]
     for node, inside in enumerate(expected):
         np.testing.assert_array_equal(level.node_rows(node)[0], x[inside])
 
@@ -220,19 +221,20 @@ def test_cross_entropy(rng):
 
 
 @pytest.mark.parametrize("gap", [0, 20, 1000])
-@pytest.mark.parametrize("weight_first", [True, False])
-def test_a_loss_does_not_depend_on_where_its_arrays_lie_in_memory(weight_first, gap, rng):
-    """A loop that both stores and sums gets two compiled forms, chosen by the distance of its arrays."""
-    z, weight, left = rng.normal(size=64), rng.uniform(0.2, 3.0, 64), rng.integers(0, 2, 64).astype(float)
-    memory = np.zeros(4096)
+def test_a_loss_does_not_depend_on_where_its_arrays_lie_in_memory(gap, rng):
+    """A loop that both stores and sums gets two compiled forms, chosen by the distance of its arrays.
+
+    They round differently, so one seed would not always give the same model.
+    """
+    memory, work, bits = np.zeros(4096), np.empty(64), np.empty(64, np.int64)
     near, far = memory[1000:1064], memory[1064 + gap : 1128 + gap]
-    placed_weight, placed_z = (near, far) if weight_first else (far, near)
-    placed_weight[:], placed_z[:] = weight, z
-    losses = [
-        cross_entropy(logits, 64, weights, left, 0, np.empty(64), np.empty(64, np.int64))
-        for logits, weights in [(placed_z, placed_weight), (z.copy(), weight)]
-    ]
-    assert losses[0] == losses[1]
+    for _ in range(50):  # the two forms agree by chance on many an example
+        z, weight, left = rng.normal(size=64), rng.uniform(0.2, 3.0, 64), rng.integers(0, 2, 64).astype(float)
+        losses = []
+        for first, second in [(near, far), (far, near), (np.empty(64), np.empty(64))]:
+            first[:], second[:] = z, weight
+            losses.append(cross_entropy(first, 64, second, left, 0, work, bits))
+        assert losses[0] == losses[1] == losses[2]
 
 
 @pytest.mark.parametrize("q", [1, 3, 9])
@@ -473,13 +475,15 @@ def test_forward_and_inverse_are_the_papers_recursion(kind, d, rng):
     trees = laws.random_trees(rng, 5, 5, d, 3, kind, c0=0.5)
     nodes = [as_naive(trees, tree) for tree in range(5)]
     x, u = rng.normal(size=(300, 3)), rng.random((300, d))
+    np.testing.assert_allclose(trees.inverse(u[:, None], x)[:, 0], naive.flow_inverse(nodes, x, u), atol=1e-11)
+    for row, node in zip(u, trees[:1].nodes, strict=False):
+        row[node["axis"]] = node["cut"]  # which is left of the cut
     moved, log_det = trees.forward_and_log_det(u[:, None], x)
     expected = u
     for node in nodes:
         expected, _ = naive.forward_and_log_det(node, x, expected)
     np.testing.assert_allclose(moved[:, 0], expected, atol=1e-12)
     np.testing.assert_allclose(log_det[:, 0], naive.flow_log_density(nodes, x, u), atol=1e-11)
-    np.testing.assert_allclose(trees.inverse(u[:, None], x)[:, 0], naive.flow_inverse(nodes, x, u), atol=1e-11)
 
 
 # Nothing depends on how the rows are cut up, or counted
@@ -558,3 +562,11 @@ def test_constant_nodes_hold_the_share_of_the_weights(rng):
     share = weight[left].sum() / weight.sum()
     np.testing.assert_allclose(fit.theta, [[logit(share)]])
     np.testing.assert_allclose(fit.log_lik, weight @ np.log(np.where(left, share, 1 - share)))
+
+
+def test_a_subsample_that_happens_to_be_empty_is_no_disaster(rng):
+    growth = Growth(**{**vars(GROWTH), "min_samples_node": 1, "subsample": 0.05})
+    source = Rows(*problem(rng, n=30))
+    for seed in range(20):  # a fifth of them draw no row at all
+        tree = TreeGrower(source, Logistic(), 2, growth, np.random.default_rng(seed)).grow()
+        assert np.isfinite(tree.theta).all()

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
+from sklearn.tree import DecisionTreeClassifier
 
 from treecdf import MLP, Constant, Logistic, Stage, TreeFlowRegressor
 
@@ -47,12 +48,13 @@ def test_a_row_of_weight_two_equals_the_row_twice(name):
         assert weighted.history_[key] == pytest.approx(repeated.history_[key], abs=1e-8)
 
 
+@pytest.mark.parametrize("classifier", [Logistic(), DecisionTreeClassifier(max_depth=1, random_state=0)])
 @pytest.mark.parametrize("times", [2, 5, 10])
-def test_a_child_without_rows_is_empty_for_any_weights(times):
+def test_a_child_without_rows_is_empty_for_any_weights(times, classifier):
     """Sums of weights are rounded, sqrt(2)^2 is not 2: a child is empty if it has no rows, not if a sum says so."""
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(100, 1)), rng.uniform(size=100) ** 3
-    model = TreeFlowRegressor(stages=[Stage(Logistic(), 5)], max_trees=5, validation_fraction=0)
+    model = TreeFlowRegressor(stages=[Stage(classifier, 4)], max_trees=5, validation_fraction=0)
     grid = np.linspace(-0.1, 1.1, 100)
     repeated = model.fit(np.repeat(x, times, 0), np.repeat(y, times)).log_prob(x, grid)
     weighted = model.fit(x, y, np.full(100, times)).log_prob(x, grid)
@@ -89,7 +91,7 @@ def test_weights_reach_support_and_standardisation():
 @pytest.mark.parametrize("name", CLASSIFIERS)
 def test_a_row_of_weight_zero_is_left_out(name):
     stages = [Stage(CLASSIFIERS[name], 3)]
-    counted = RNG.random(N) < 0.7
+    counted = np.random.default_rng(1).random(N) < 0.7
     x, y = X.copy(), Y.copy()
     x[~counted], y[~counted] = 1e6, -1e6
     settings = {"stages": stages, "max_trees": 4, "random_state": 0}
