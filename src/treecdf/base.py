@@ -34,7 +34,8 @@ class Support:
         """From training outcomes y (n, d) of total weight n: each tail holds mass 1 / (2 (n + 1))."""
         smallest, largest = y.min(axis=0), y.max(axis=0)
         length = largest - smallest
-        fallback = np.where(smallest != 0, np.abs(smallest) * 1e-3, 1.0)  # a constant outcome has no length
+        # A constant outcome has no length.
+        fallback = np.where(smallest != 0, np.maximum(np.abs(smallest) * 1e-3, 1e-300), 1.0)
         margin = np.where(length > 0, _MARGIN * length, fallback)
         lower = np.array([np.nan if low is None else low for low, _ in bounds])
         upper = np.array([np.nan if high is None else high for _, high in bounds])
@@ -59,7 +60,8 @@ class Support:
     def from_box(self, v: Array) -> Array:
         """Inverse of `to_box`."""
         # Two products, because width alone times a far v may overflow where the sum does not.
-        y = self.low * (1 - v) + self.high * v
+        with np.errstate(invalid="ignore", over="ignore"):
+            y = np.where(np.isfinite(v), self.low * (1 - v) + self.high * v, v)
         hard_low, hard_high = np.where(self.low_tail, -np.inf, self.low), np.where(self.high_tail, np.inf, self.high)
         return np.clip(y, hard_low, hard_high)  # a bound holds to the last bit
 

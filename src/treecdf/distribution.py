@@ -14,7 +14,7 @@ from treecdf.table import read_outcomes
 Array = NDArray[np.float64]
 
 # Moments and CRPS of one outcome integrate the quantile function by Gauss-Legendre with this many levels;
-# the mean is then within 1e-3 standard deviations of the exact one, the standard deviation within 1 %.
+# mean and CRPS are then within 0.005 standard deviations of the exact ones, the standard deviation within 1 %.
 _N_LEVELS = 128
 # Moments of several outcomes come from this many quasi-random points of the cube.
 _N_POINTS = 512
@@ -82,7 +82,7 @@ class ConditionalDistribution:
         levels = np.asarray(p, dtype=np.float64)
         if not ((levels >= 0) & (levels <= 1)).all():
             raise ValueError("Expected levels between 0 and 1.")
-        if levels.ndim == 2 and len(levels) != len(self):
+        if levels.ndim > 2 or (levels.ndim == 2 and len(levels) != len(self)):
             raise ValueError(f"Expected levels of shape (m,) or ({len(self)}, m); got {levels.shape}.")
         grid = np.broadcast_to(np.atleast_1d(levels), (len(self), levels.shape[-1] if levels.ndim else 1))
         y = self._flow.inverse(np.array(grid)[..., None], self._x, self._n_threads)[..., 0]
@@ -115,15 +115,20 @@ class ConditionalDistribution:
 
     def mean(self) -> Array:
         """Conditional mean, (n,) or (n, d)."""
-        return self._moments()[0]
+        if self.n_outcomes > 1:
+            return self._quasi_sample(_N_POINTS).mean(axis=1)
+        return self._flow.support.from_box(self._box_moments()[0][:, None])[:, 0]
+
+    def std(self) -> Array:
+        """Conditional standard deviation of each outcome, (n,) or (n, d)."""
+        if self.n_outcomes > 1:
+            return self._quasi_sample(_N_POINTS).std(axis=1)
+        return np.sqrt(self._box_moments()[1]) * self._flow.support.width[0]
 
     def var(self) -> Array:
         """Conditional variance of each outcome, (n,) or (n, d)."""
-        return self._moments()[1]
-
-    def std(self) -> Array:
-        """Conditional standard deviation of each outcome."""
-        return np.sqrt(self.var())
+        with np.errstate(over="ignore", under="ignore"):
+            return self.std() ** 2
 
     def marginal(self, j: int) -> SampledMarginal:
         """Distribution of outcome j alone, from quasi-random draws of the joint one."""
@@ -131,20 +136,18 @@ class ConditionalDistribution:
             raise IndexError(f"Expected an outcome below {self.n_outcomes}; got {j}.")
         return SampledMarginal(self._quasi_sample(_N_POINTS)[..., j])
 
-    def _moments(self) -> tuple[Array, Array]:
-        if self.n_outcomes > 1:
-            draws = self._quasi_sample(_N_POINTS)
-            return draws.mean(axis=1), draws.var(axis=1)
+    def _box_moments(self) -> tuple[Array, Array]:
+        """Mean and variance of one outcome on the scale of the support's box: core by quadrature, tails exactly."""
         support = self._flow.support
         low, high = float(support.low_tail[0]), float(support.high_tail[0])
         levels, weights = _gauss_legendre()
         core = support.to_box(self.icdf(low + (1 - low - high) * levels)[..., None])[..., 0]
         first, second = support.tail_moments()
         mean = (1 - low - high) * core @ weights - low * first + high * (1 + first)
-        centred = (1 - low - high) * (core - mean[:, None]) ** 2 @ weights
-        centred += low * (second + 2 * first * mean + mean**2)
-        centred += high * (second + 2 * first * (1 - mean) + (1 - mean) ** 2)
-        return support.from_box(mean[:, None])[:, 0], centred * support.width[0] ** 2
+        variance = (1 - low - high) * (core - mean[:, None]) ** 2 @ weights
+        variance += low * (second + 2 * first * mean + mean**2)
+        variance += high * (second + 2 * first * (1 - mean) + (1 - mean) ** 2)
+        return mean, variance
 
     def _quasi_sample(self, m: int) -> Array:
         u = qmc.Sobol(self.n_outcomes, scramble=True, rng=np.random.default_rng(0)).random(m)

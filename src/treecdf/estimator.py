@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
@@ -26,6 +24,7 @@ from treecdf.flow import TreeFlow
 from treecdf.grower import Growth
 from treecdf.progress import Progress, bar
 from treecdf.rows import Rows
+from treecdf.settings import check_setting, is_int, is_real
 from treecdf.table import (
     Standardizer,
     Table,
@@ -41,25 +40,25 @@ from treecdf.tree import TreeSequence
 
 Array = NDArray[np.float64]
 
-PAPER_STAGES = (Stage(Logistic(), max_depth=6), Stage(MLP((4, 4), alpha=1e-4), max_depth=4))
+PAPER_STAGES = (Stage(Logistic(), max_depth=6), Stage(MLP((4, 4), alpha=1e-4, max_iter=1000), max_depth=4))
 DEFAULT_STAGES = (Stage(Logistic(), max_depth=6), Stage(MLP((4, 4)), max_depth=4))
 
 _SEARCHES = ("score", "exhaustive", "middle")
 
 # What each parameter may be, and how to say so.
 _RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "c0": (lambda v: _is_real(v) and 0 < v < 1, "a number between 0 and 1"),
-    "gamma": (lambda v: _is_real(v) and v >= 0, "a number of at least 0"),
-    "eta": (lambda v: _is_real(v) and v >= 0, "a number of at least 0"),
-    "grid_size": (lambda v: _is_int(v) and 1 <= v <= 1000, "an integer from 1 to 1000"),
-    "min_samples_node": (lambda v: _is_real(v) and v >= 1, "a number of at least 1"),
-    "max_trees": (lambda v: _is_int(v) and v >= 0, "an integer of at least 0"),
-    "early_stopping_window": (lambda v: _is_int(v) and v >= 1, "an integer of at least 1"),
-    "validation_fraction": (lambda v: _is_real(v) and 0 <= v < 1, "a number from 0 to below 1"),
-    "subsample": (lambda v: _is_real(v) and 0 < v <= 1, "a number above 0, at most 1"),
+    "c0": (lambda v: is_real(v) and 0 < v < 1, "a number between 0 and 1"),
+    "gamma": (lambda v: is_real(v) and v >= 0, "a number of at least 0"),
+    "eta": (lambda v: is_real(v) and v >= 0, "a number of at least 0"),
+    "grid_size": (lambda v: is_int(v) and 1 <= v <= 1000, "an integer from 1 to 1000"),
+    "min_samples_node": (lambda v: is_real(v) and v >= 1, "a number of at least 1"),
+    "max_trees": (lambda v: is_int(v) and v >= 0, "an integer of at least 0"),
+    "early_stopping_window": (lambda v: is_int(v) and v >= 1, "an integer of at least 1"),
+    "validation_fraction": (lambda v: is_real(v) and 0 <= v < 1, "a number from 0 to below 1"),
+    "subsample": (lambda v: is_real(v) and 0 < v <= 1, "a number above 0, at most 1"),
     "split_search": (lambda v: v in _SEARCHES, f"one of {', '.join(map(repr, _SEARCHES))}"),
-    "n_jobs": (lambda v: v is None or (_is_int(v) and v != 0), "None or an integer other than 0"),
-    "verbose": (lambda v: isinstance(v, bool) or (_is_int(v) and v >= 0), "an integer of at least 0"),
+    "n_jobs": (lambda v: v is None or (is_int(v) and v != 0), "None or an integer other than 0"),
+    "verbose": (lambda v: isinstance(v, bool) or (is_int(v) and v >= 0), "an integer of at least 0"),
 }
 
 
@@ -173,9 +172,11 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
         check_size(table, self.min_samples_node)
         self.n_outcomes_ = table.y.shape[1]
         bounds = read_bounds(self.bounds, self.n_outcomes_)
-        check_bounds(table.y, bounds)
+        check_bounds(table, bounds, "y")
         rng = _generator(self.random_state)
         train, validation = self._validation_split(table, X_val, y_val, sample_weight_val, rng)
+        if validation is not None:
+            check_bounds(validation, bounds, "y_val")
 
         announce_compilation()
         standardize = Standardizer.fit(train.x, train.weight)
@@ -251,7 +252,9 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
     def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Mean log density, so that model selection maximises the likelihood."""
         log_prob = self.log_prob(X, y)
-        return float(np.average(log_prob, weights=read_weights(sample_weight, len(log_prob))))
+        weight = read_weights(sample_weight, len(log_prob))
+        counted = weight > 0  # an impossible outcome of no weight must not count either
+        return float(np.average(log_prob[counted], weights=weight[counted]))
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -274,14 +277,13 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
 
     def _check_parameters(self) -> None:
         for name, (is_valid, expected) in _RULES.items():
-            value = getattr(self, name)
-            if not is_valid(value):
-                raise ValueError(f"Expected {name} to be {expected}; got {value!r}.")
-        for stage in self._stages():
-            if not isinstance(stage, Stage):
-                raise TypeError(f"Expected stages to be a list of Stage; got {stage!r}.")
-            if not (_is_int(stage.max_depth) and 1 <= stage.max_depth <= 30):
-                raise ValueError(f"Expected max_depth to be an integer from 1 to 30; got {stage.max_depth!r}.")
+            check_setting(name, getattr(self, name), is_valid(getattr(self, name)), expected)
+        stages = self._stages()
+        if not isinstance(stages, (list, tuple)) or not all(isinstance(stage, Stage) for stage in stages):
+            raise TypeError(f"Expected stages to be a list of Stage; got {stages!r}.")
+        for stage in stages:
+            depth = stage.max_depth
+            check_setting("max_depth", depth, is_int(depth) and 1 <= depth <= 30, "an integer from 1 to 30")
             as_node_classifier(stage.classifier)
 
     def _validation_split(
@@ -294,14 +296,17 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
     ) -> tuple[Table, Table | None]:
         if (X_val is None) != (y_val is None):
             raise ValueError("Expected X_val and y_val together; got only one of them.")
+        if X_val is None and sample_weight_val is not None:
+            raise ValueError("Expected X_val and y_val with sample_weight_val; got only the weights.")
         if X_val is not None and y_val is not None:
             validation = read_table(self, X_val, y_val, sample_weight_val, reset=False)
             read_outcomes(validation.y, self.n_outcomes_)
             return table, validation
         if self.validation_fraction == 0:
             return table, None
+        count = min(max(1, round(self.validation_fraction * len(table))), len(table) - 1)
         chosen = np.zeros(len(table), bool)
-        chosen[rng.permutation(len(table))[: max(1, round(self.validation_fraction * len(table)))]] = True
+        chosen[rng.permutation(len(table))[:count]] = True
         return table.take(~chosen), table.take(chosen)
 
     def _n_threads(self) -> int:
@@ -352,11 +357,3 @@ def _generator(random_state: Any) -> np.random.Generator:
     if isinstance(random_state, np.random.RandomState):
         return np.random.default_rng(check_random_state(random_state).randint(2**31))
     return np.random.default_rng(random_state)
-
-
-def _is_real(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def _is_int(value: Any) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool)

@@ -62,7 +62,8 @@ class TreeFlow:
             moved, step = block.forward_and_log_det(moved, z)
             log_det += step
         u, log_det_support = self.support.to_unit(np.where(inside[..., None], moved, v))
-        return u, np.where(inside, log_det, 0.0) + log_det_support
+        log_det = np.where(inside, log_det, 0.0) + log_det_support
+        return u, np.where(np.isinf(y).any(axis=-1), -np.inf, log_det)
 
     def _inverse(self, u: Array, x: Array) -> Array:
         z = self.standardize(x)

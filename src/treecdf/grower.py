@@ -55,10 +55,9 @@ class TreeGrower:
     def grow(self) -> TreeSequence:
         """The grown tree, frozen."""
         rows, growth = self.rows, self.growth
-        rows.begin_tree(growth.subsample, self.rng)
-        lower, upper = np.zeros((1, rows.n_outcomes)), np.ones((1, rows.n_outcomes))
-        if rows.weight * growth.subsample < growth.min_samples_node:
-            lower, upper = lower[:0], upper[:0]
+        weight = rows.begin_tree(growth.subsample, self.rng)
+        n_roots = 1 if weight >= growth.min_samples_node else 0
+        lower, upper = np.zeros((n_roots, rows.n_outcomes)), np.ones((n_roots, rows.n_outcomes))
         for depth in range(self.max_depth):
             if not len(lower):
                 break

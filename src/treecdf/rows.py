@@ -88,13 +88,16 @@ class Rows:
         slices = [slice(i, i + SHARD_ROWS) for i in range(0, len(x), SHARD_ROWS)]
         self._shards = [Shard(x[s], u[s], weight[s]) for s in slices]
 
-    def begin_tree(self, subsample: float, rng: np.random.Generator) -> None:
-        """Put all rows, or a random share of them, into the root."""
+    def begin_tree(self, subsample: float, rng: np.random.Generator) -> float:
+        """Put all rows, or a random share of them, into the root; return their weight."""
+        weight = 0.0
         for shard in self._shards:
             rows = np.arange(len(shard.x))
             if subsample < 1.0:
                 rows = rows[rng.random(len(rows)) < subsample]
             shard.begin_tree(rows)
+            weight += shard.weight[rows].sum()
+        return weight
 
     def arrange(self, axis: Ints, cut: Array) -> None:
         """Label every row of the level left or right of its node's cut."""
@@ -133,7 +136,7 @@ class Rows:
             for here in [slice(shard.start[node], shard.start[node + 1])]
         ]
         x, left, weight = zip(*pieces, strict=True)
-        return np.concatenate(x), np.concatenate(left), np.concatenate(weight)
+        return np.ascontiguousarray(np.concatenate(x)), np.concatenate(left), np.concatenate(weight)
 
     def apply(self, transform: Transform) -> tuple[float, float]:
         """Move every row forward; return the weighted mean of the log-determinants and the largest log density."""

@@ -33,6 +33,7 @@ class Candidates:
     cuts: Array  # (k, d, s)
     left_share: Array  # (s,) the same for every box
     left: Array  # (k, d, s) weight left of the cut
+    right: Array  # (k, d, s) weight right of it; exactly zero where there is no row
     gradient: Array  # (k, d, s, p) of the logistic likelihood by the slopes, at zero slopes
     balance: Array  # (k, d, s) C_A(T): volume term and penalty; -inf where the box is too narrow
     moments: Moments
@@ -50,12 +51,13 @@ class Candidates:
             [(k, d, s + 1), (k, d, s + 1, p), (k, p + 1, p + 1)],
         )
         left = np.cumsum(count, axis=2)[:, :, :-1]
+        right = np.cumsum(count[:, :, ::-1], axis=2)[:, :, ::-1][:, :, 1:]
         weight = moment[:, -1, -1][:, None, None]
         balance = -uniform_log_lik(left, weight, fractions) - eta * width * np.abs(fractions - 0.5)
         balance[np.broadcast_to(width < MIN_WIDTH, balance.shape)] = -np.inf
         moments = Moments.from_sums(moment)
         gradient = np.cumsum(total, axis=2)[:, :, :-1] - left[..., None] * moments.mean[:, None, None, :]
-        return Candidates(cuts, fractions, left, gradient, balance, moments)
+        return Candidates(cuts, fractions, left, right, gradient, balance, moments)
 
     def pick(self, index: NDArray[np.int64]) -> Splits:
         """Candidate index[k] of node k, counted axis by axis."""
@@ -67,7 +69,7 @@ class Candidates:
             cut=self.cuts[node, axis, cut],
             left_share=self.left_share[cut],
             left_weight=left,
-            right_weight=self.moments.weight - left,
+            right_weight=self.right[node, axis, cut],
             gradient=self.gradient[node, axis, cut],
             moments=self.moments,
         )
@@ -108,7 +110,7 @@ def fit_best(
     The rows are left arranged for the last choice.
     """
     best = choices[0].copy()
-    objective, log_lik = np.full(len(best), -np.inf), np.empty(len(best))
+    objective, log_lik = np.full(len(best), -np.inf), np.full(len(best), -np.inf)
     theta: NDArray[Any] = np.empty(0)
     balance = candidates.balance.reshape(len(best), -1)
     for index in choices:

@@ -15,23 +15,28 @@ from sklearn.utils.validation import check_array, validate_data
 Array = NDArray[np.float64]
 Bound = tuple[float | None, float | None]
 
+_LARGEST_OUTCOME = 1e307  # so that the box around the outcomes is finite
 _LARGEST_Z = 1e9  # covariates this many standard deviations away say "far" and nothing more
 
 
 @dataclass(frozen=True)
 class Table:
-    """Covariates x (n, q), outcomes y (n, d), weights (n,); one array for each, rows of no weight left out."""
+    """Covariates x (n, q), outcomes y (n, d), weights (n,); rows of no weight are left out.
+
+    number (n,) counts the rows as the user does.
+    """
 
     x: Array
     y: Array
     weight: Array
+    number: NDArray[np.int64]
 
     def __len__(self) -> int:
         return len(self.x)
 
     def take(self, rows: NDArray[Any]) -> Table:
         """The table of some of the rows."""
-        return Table(self.x[rows], self.y[rows], self.weight[rows])
+        return Table(self.x[rows], self.y[rows], self.weight[rows], self.number[rows])
 
 
 def read_table(
@@ -43,10 +48,9 @@ def read_table(
     if len(x) != len(outcomes):
         raise ValueError(f"X has {len(x)} rows and y has {len(outcomes)}: they must have the same number.")
     weight = read_weights(sample_weight, len(x))
+    table = Table(x, outcomes, weight, np.arange(len(x)))
     counted = weight > 0
-    if not counted.all():
-        x, outcomes, weight = x[counted], outcomes[counted], weight[counted]
-    return Table(x, outcomes, weight)
+    return table if counted.all() else table.take(counted)
 
 
 def read_covariates(model: BaseEstimator, X: ArrayLike, *, reset: bool) -> Array:
@@ -97,32 +101,43 @@ def read_weights(sample_weight: ArrayLike | None, n: int) -> Array:
 
 
 def read_bounds(bounds: Any, n_outcomes: int) -> list[Bound]:
-    """`bounds` as one (low, high) pair for each outcome."""
+    """`bounds` as one (low, high) pair for each outcome; an infinite end is no bound."""
     if bounds is None:
         return [(None, None)] * n_outcomes
-    pairs: Sequence[Any] = bounds
-    is_pair = len(pairs) == 2 and all(end is None or np.isscalar(end) for end in pairs)
-    pairs = [bounds] * n_outcomes if is_pair else list(pairs)
+    pairs = list(bounds) if isinstance(bounds, (list, tuple, np.ndarray)) else [bounds]
+    if len(pairs) == 2 and all(end is None or np.isscalar(end) for end in pairs):
+        pairs = [tuple(pairs)] * n_outcomes
     if len(pairs) != n_outcomes:
-        raise ValueError(f"Expected bounds for {n_outcomes} outcome(s); got {len(pairs)} pairs.")
-    for pair in pairs:
-        low, high = (None, None) if pair is None else pair
-        if low is not None and high is not None and not low < high:
-            raise ValueError(f"Expected bounds (low, high) with low < high; got ({low}, {high}).")
-    return [(None, None) if pair is None else (pair[0], pair[1]) for pair in pairs]
+        raise ValueError(f"Expected bounds for {n_outcomes} outcome(s); got {len(pairs)}.")
+    return [_read_pair(pair) for pair in pairs]
 
 
-def check_bounds(y: Array, bounds: Sequence[Bound]) -> None:
-    """Complain about the first training outcome outside its bounds."""
+def _read_pair(pair: Any) -> Bound:
+    if pair is None:
+        return None, None
+    try:
+        low, high = (None if end is None or np.isinf(end) else float(end) for end in pair)
+    except (TypeError, ValueError):
+        raise ValueError(f"Expected bounds (low, high), numbers or None; got {pair!r}.") from None
+    given = [end for end in (low, high) if end is not None]
+    if not (np.isfinite(given).all() and (len(given) < 2 or 0 < given[1] / 2 - given[0] / 2 < 8e307)):
+        raise ValueError(f"Expected bounds (low, high) with low < high, less than 1e308 apart; got {pair!r}.")
+    return low, high
+
+
+def check_bounds(table: Table, bounds: Sequence[Bound], name: str) -> None:
+    """Complain about the first outcome outside its bounds, or about outcomes too far apart for float64."""
     for j, (low, high) in enumerate(bounds):
-        outside = (y[:, j] < (-np.inf if low is None else low)) | (y[:, j] > (np.inf if high is None else high))
+        y = table.y[:, j]
+        outside = (y < (-np.inf if low is None else low)) | (y > (np.inf if high is None else high))
         if outside.any():
             row = int(np.argmax(outside))
-            raise ValueError(f"Outcome {j} is {y[row, j]:g} in row {row}, outside its bounds ({low}, {high}).")
-    with np.errstate(over="ignore"):
-        length = 1.3 * (y.max(axis=0) - y.min(axis=0))
-    if not np.isfinite(length).all():
-        raise ValueError("The outcomes' range exceeds float64: rescale y.")
+            raise ValueError(
+                f"Outcome {j} of {name} is {y[row]:g} in row {table.number[row]}, outside its bounds ({low}, {high})."
+            )
+    if (np.abs(table.y) > _LARGEST_OUTCOME).any():
+        row = int(np.argmax((np.abs(table.y) > _LARGEST_OUTCOME).any(axis=1)))
+        raise ValueError(f"{name} is beyond {_LARGEST_OUTCOME:g} in row {table.number[row]}: rescale it.")
 
 
 def check_size(table: Table, min_samples_node: float) -> None:
@@ -141,7 +156,10 @@ def check_size(table: Table, min_samples_node: float) -> None:
 
 @dataclass(frozen=True)
 class Standardizer:
-    """Covariates to mean 0 and standard deviation 1 of the (weighted) training rows; constants to 0."""
+    """Covariates to mean 0 and standard deviation 1 of the (weighted) training rows.
+
+    What was constant there becomes 0 whatever it is later: nothing was learnt about it.
+    """
 
     unit: Array  # largest absolute value; keeps the sums from overflowing
     mean: Array  # in units
@@ -155,14 +173,14 @@ class Standardizer:
         share = weight / weight.sum()
         mean = share @ (x / unit)
         scale = np.sqrt(share @ (x / unit - mean) ** 2)
-        constant = x.min(axis=0) == x.max(axis=0)
-        mean[constant] = (x[0] / unit)[constant]
-        scale[constant | (scale == 0)] = 1.0
+        scale[(x.min(axis=0) == x.max(axis=0)) | (scale == 0)] = np.inf
         return Standardizer(unit, mean, scale)
 
     def __call__(self, x: Array) -> Array:
         """Standardised covariates, rows next to each other in memory."""
-        z = x / self.unit
+        with np.errstate(over="ignore"):
+            z = np.clip(x / self.unit, -1e300, 1e300)
         z -= self.mean
-        z /= self.scale
+        with np.errstate(over="ignore"):
+            z /= self.scale
         return np.clip(z, -_LARGEST_Z, _LARGEST_Z, out=z)

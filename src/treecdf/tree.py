@@ -34,7 +34,10 @@ class TreeSequence:
 
     def __getitem__(self, trees: slice) -> TreeSequence:
         """A run of consecutive trees."""
-        first, last, _ = trees.indices(len(self))
+        first, last, step = trees.indices(len(self))
+        if step != 1:
+            raise ValueError(f"Expected consecutive trees; got a step of {step}.")
+        last = max(first, last)
         begin, end = self.roots[first], self.roots[last]
         nodes = self.nodes[begin:end].copy()
         for side in ("left", "right"):

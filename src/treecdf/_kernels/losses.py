@@ -1,7 +1,8 @@
 """Loss and gradient of the node classifiers: one pass adds up those of every node of a level.
 
 Rows come arranged (see rows.arrange): sorted_x (q, m), node by node, so that the inner loops run over
-neighbouring rows.
+neighbouring rows. They are indexed by unsigned numbers: a signed one may count from the end, which has to be checked
+row by row and keeps a loop out of the vector units.
 """
 
 import numpy as np
@@ -59,7 +60,9 @@ def cross_entropy(z, n, weight, left, first, work, bits):
     for r in range(n):
         work[r] = -abs(z[r])
     exp_tile(work, n, bits)
-    loss = 0.0
+    # A loop that both stores and sums may be compiled in two ways, chosen by where the arrays lie, that round
+    # differently: so no loop of this module does both.
+    cost = bits.view(np.float64)
     for r in range(n):
         # log(1 + e) for e in (0, 1] by the series of artanh(e / (2 + e)), error below 1e-15.
         s = work[r] / (2.0 + work[r])
@@ -81,9 +84,12 @@ def cross_entropy(z, n, weight, left, first, work, bits):
         series = series * s2 + 1.0 / 3.0
         series = series * s2 + 1.0
         softplus = max(z[r], 0.0) + 2.0 * s * series
-        loss += weight[first + r] * (softplus - left[first + r] * z[r])
+        cost[r] = weight[np.uint64(first + r)] * (softplus - left[np.uint64(first + r)] * z[r])
         p = (1.0 if z[r] >= 0.0 else work[r]) / (1.0 + work[r])
-        z[r] = weight[first + r] * (p - left[first + r])
+        z[r] = weight[np.uint64(first + r)] * (p - left[np.uint64(first + r)])
+    loss = 0.0
+    for r in range(n):
+        loss += cost[r]
     return loss
 
 
@@ -108,12 +114,13 @@ def logistic_loss(sorted_x, weight, left, start, active, theta, loss, gradient, 
             for j in range(q):
                 slope = theta[node, 1 + j]
                 for r in range(t):
-                    z[r] += slope * sorted_x[j, first + r]
+                    z[r] += slope * sorted_x[j, np.uint64(first + r)]
             loss[node] += cross_entropy(z, t, weight, left, first, work, bits)
             sum_z, sum_c = 0.0, 0.0
             for r in range(t):
                 e = work[r]  # exp(-|logit|), left there by the cross entropy
-                curvature[r] = weight[first + r] * e / ((1.0 + e) * (1.0 + e))
+                curvature[r] = weight[np.uint64(first + r)] * e / ((1.0 + e) * (1.0 + e))
+            for r in range(t):
                 sum_z += z[r]
                 sum_c += curvature[r]
             gradient[node, 0] += sum_z
@@ -121,16 +128,16 @@ def logistic_loss(sorted_x, weight, left, start, active, theta, loss, gradient, 
             for i in range(q):
                 sum_z, sum_c = 0.0, 0.0
                 for r in range(t):
-                    x = sorted_x[i, first + r]
-                    sum_z += z[r] * x
-                    work[r] = curvature[r] * x
+                    work[r] = curvature[r] * sorted_x[i, np.uint64(first + r)]
+                for r in range(t):
+                    sum_z += z[r] * sorted_x[i, np.uint64(first + r)]
                     sum_c += work[r]
                 gradient[node, 1 + i] += sum_z
                 hessian[node, 1 + i, 0] += sum_c
                 for j in range(i + 1):
                     sum_c = 0.0
                     for r in range(t):
-                        sum_c += work[r] * sorted_x[j, first + r]
+                        sum_c += work[r] * sorted_x[j, np.uint64(first + r)]
                     hessian[node, 1 + i, 1 + j] += sum_c
 
 
@@ -206,7 +213,7 @@ def mlp_loss(sorted_x, weight, left, start, active, theta, hidden, loss, gradien
             width = (t + 7) // 8 * 8
             for i in range(q):
                 for r in range(t):
-                    units[i, r] = sorted_x[i, first + r]
+                    units[i, r] = sorted_x[i, np.uint64(first + r)]
 
             offset, below, unit, n_in = 0, 0, q, q
             for layer in range(n_layers):

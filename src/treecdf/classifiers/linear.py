@@ -13,6 +13,7 @@ from treecdf._kernels.losses import logistic_loss
 from treecdf._kernels.newton import STEP, newton_advance
 from treecdf.classifiers.protocol import Basis, NodeFits, Splits, share_log_lik
 from treecdf.rows import Rows
+from treecdf.settings import check_setting, is_int, is_real
 
 Array = NDArray[np.float64]
 
@@ -48,6 +49,11 @@ class Logistic:
     max_iter: int = 100
 
     hidden = ()
+
+    def __post_init__(self) -> None:
+        check_setting("C", self.C, is_real(self.C) and self.C > 0, "a number above 0")
+        check_setting("tol", self.tol, is_real(self.tol) and self.tol > 0, "a number above 0")
+        check_setting("max_iter", self.max_iter, is_int(self.max_iter) and self.max_iter >= 1, "an integer above 0")
 
     def basis(self, q: int) -> Basis:
         """The covariates, with the penalty of the fit."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -14,6 +15,7 @@ from treecdf._kernels.lbfgs import LINE, MEMORY, lbfgs_advance
 from treecdf._kernels.losses import mlp_loss
 from treecdf.classifiers.protocol import Basis, NodeFits, Splits, share_log_lik
 from treecdf.rows import Rows
+from treecdf.settings import check_setting, is_int, is_real
 
 Array = NDArray[np.float64]
 
@@ -32,16 +34,17 @@ class MLP:
     max_iter: int = 150
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "hidden", tuple(int(size) for size in self.hidden))
-        if not self.hidden or min(self.hidden) < 1:
-            raise ValueError(f"Expected hidden to be layer sizes of at least 1; got {self.hidden}.")
+        sizes = self.hidden if isinstance(self.hidden, Sequence) else ()
+        if not sizes or not all(is_int(size) and size >= 1 for size in sizes):
+            raise ValueError(f"Expected hidden to be a tuple of layer sizes of at least 1; got {self.hidden!r}.")
+        object.__setattr__(self, "hidden", tuple(int(size) for size in sizes))
+        check_setting("alpha", self.alpha, is_real(self.alpha) and self.alpha >= 0, "a number of at least 0")
+        check_setting("tol", self.tol, is_real(self.tol) and self.tol > 0, "a number above 0")
+        check_setting("max_iter", self.max_iter, is_int(self.max_iter) and self.max_iter >= 1, "an integer above 0")
 
     def basis(self, q: int) -> Basis:
-        """Hinges, since after a logistic stage a linear score test would see noise only; three candidates are fitted.
-
-        Hinges add up over the covariates and cannot see interactions; fitting a few candidates makes up for it.
-        """
-        return Basis.hinges(q, n_candidates=1 if q == 1 else 3)
+        """Hinges: after a logistic stage a linear score test would see noise only."""
+        return Basis.hinges(q)
 
     def fit(self, rows: Rows, splits: Splits, rng: np.random.Generator) -> NodeFits:
         """L-BFGS from random weights around the share."""

@@ -22,7 +22,8 @@ _MAX_WIDTH = 64
 class Basis:
     """Features of the split search: feature i is max(x[source[i]], knot[i]), so a knot of -inf is x itself.
 
-    The n_candidates splits that the score test on these features likes best are fitted, and the best of them is kept.
+    The n_candidates splits that the score test on these features likes best are fitted, and the best of them is kept:
+    the test knows neither strong effects nor interactions well. One covariate leaves it little to get wrong.
     """
 
     source: Ints
@@ -38,14 +39,18 @@ class Basis:
     @staticmethod
     def linear(q: int, ridge: float = 1.0) -> Basis:
         """The covariates themselves."""
-        return Basis(np.arange(q), np.full(q, -np.inf), ridge)
+        return Basis(np.arange(q), np.full(q, -np.inf), ridge, _n_candidates(q))
 
     @staticmethod
-    def hinges(q: int, n_candidates: int = 1) -> Basis:
+    def hinges(q: int) -> Basis:
         """The covariates and hinges of each, fewer where there are many covariates."""
         count = next((c for c in _KNOTS if q * (1 + c) <= _MAX_WIDTH), 0)
         knots = np.array([-np.inf, *_KNOTS[count]])
-        return Basis(np.repeat(np.arange(q), len(knots)), np.tile(knots, q), n_candidates=n_candidates)
+        return Basis(np.repeat(np.arange(q), len(knots)), np.tile(knots, q), n_candidates=_n_candidates(q))
+
+
+def _n_candidates(q: int) -> int:
+    return 1 if q == 1 else 3
 
 
 @dataclass(frozen=True)

@@ -84,6 +84,8 @@ _REPORTS: tuple[Callable[[Any], Any], ...] = (lambda m: m.feature_importances_, 
 
 def as_node_classifier(classifier: Any) -> NodeClassifier:
     """`classifier` itself if it is one of ours, wrapped if it is scikit-learn's."""
+    if isinstance(classifier, type):
+        raise TypeError(f"Expected a node classifier, not its class: {classifier.__name__}() instead of the bare name.")
     if hasattr(classifier, "basis") and hasattr(classifier, "importance"):
         return classifier
     if hasattr(classifier, "fit") and hasattr(classifier, "predict_proba"):
