@@ -175,7 +175,7 @@ def axis_with_tails(low, high, n):
 def test_density_integrates_to_one_with_its_tails(one, branches):
     for distribution in (one, branches):
         support = distribution._flow.support
-        y, weight = axis_with_tails(support.low[0], support.high[0], 10_000)
+        y, weight = axis_with_tails(support.low[0], support.high[0], 50_000)
         density = distribution.pdf(np.tile(y, (M, 1)))
         assert density @ weight == pytest.approx(1.0, abs=1e-3)
         beyond = (y < support.low) | (y > support.high)

@@ -50,7 +50,10 @@ BAD_TABLES = {
     "y missing": ((X, None), "y is missing"),
     "strings in y": ((X, ["a"] * 60), "y cannot be read as numbers"),
     "three-dimensional y": ((X, np.zeros((60, 2, 2))), r"Expected y of shape .*; got \(60, 2, 2\)"),
-    "outcomes beyond float64": ((X, changed(Y, [0, 1], [-1.7e308, 1.7e308])), "range exceeds float64: rescale y"),
+    "outcomes beyond float64": (
+        (X, changed(Y, [0, 1], [-1.7e308, 1.7e308])),
+        r"y is beyond 1e\+307 in row 0: rescale it",
+    ),
     "NaN in X": ((changed(X, (2, 0), np.nan), Y), "X contains NaN"),
     "infinity in X": ((changed(X, (2, 0), np.inf), Y), "X contains infinity"),
     "strings in X": (([["a", "b"]] * 60, Y), "could not convert string to float: 'a'"),
@@ -95,9 +98,9 @@ def test_bad_validation_rows(name):
 
 
 def test_outcome_outside_bounds_names_row_and_value():
-    with pytest.raises(ValueError, match=r"is 12 in row 8, outside its bounds \(-10, 10\)"):
+    with pytest.raises(ValueError, match=r"is 12 in row 8, outside its bounds \(-10.0, 10.0\)"):
         model(bounds=(-10, 10)).fit(X, changed(Y, 8, 12))
-    with pytest.raises(ValueError, match=r"Outcome 1 is -3 in row 4, outside its bounds \(-2, None\)"):
+    with pytest.raises(ValueError, match=r"Outcome 1 of y is -3 in row 4, outside its bounds \(-2.0, None\)"):
         model(bounds=[None, (-2, None)]).fit(X, changed(np.zeros((60, 2)), (4, 1), -3))
 
 
@@ -108,8 +111,8 @@ def test_outcome_outside_bounds_names_the_row_the_user_knows():
 
 
 BAD_BOUNDS = {
-    "reversed": ((10, -10), r"low < high; got \(10, -10\)"),
-    "equal": ((10, 10), r"low < high; got \(10, 10\)"),
+    "reversed": ((10, -10), r"low < high, .*; got \(10, -10\)"),
+    "equal": ((10, 10), r"low < high, .*; got \(10, 10\)"),
     "too many": ([(-10, 10)] * 3, r"bounds for 1 outcome\(s\); got 3"),
     "a number": (5, "bounds"),
     "strings": (("a", "b"), "bounds"),
@@ -164,7 +167,7 @@ def test_bad_parameter(name, value):
 BAD_STAGES = {
     "a classifier": (Logistic(), "stages"),
     "a stage": (Stage(Logistic()), "stages"),
-    "classifiers": ([Logistic()], "stages to be a list of Stage; got Logistic"),
+    "classifiers": ([Logistic()], r"stages to be a list of Stage; got \[Logistic"),
     "a word": ("logistic", "stages to be a list of Stage"),
     "no classifier": ([Stage("logistic")], "Expected a node classifier.*got 'logistic'"),
     "a class": ([Stage(Logistic)], "Expected a node classifier"),

@@ -39,8 +39,10 @@ class MLP:
             raise ValueError(f"Expected hidden to be a tuple of layer sizes of at least 1; got {self.hidden!r}.")
         object.__setattr__(self, "hidden", tuple(int(size) for size in sizes))
         check_setting("alpha", self.alpha, is_real(self.alpha) and self.alpha >= 0, "a number of at least 0")
-        check_setting("tol", self.tol, is_real(self.tol) and self.tol > 0, "a number above 0")
-        check_setting("max_iter", self.max_iter, is_int(self.max_iter) and self.max_iter >= 1, "an integer above 0")
+        check_setting("tol", self.tol, is_real(self.tol) and self.tol >= 0, "a number of at least 0")
+        check_setting(
+            "max_iter", self.max_iter, is_int(self.max_iter) and self.max_iter >= 0, "an integer of at least 0"
+        )
 
     def basis(self, q: int) -> Basis:
         """Hinges: after a logistic stage a linear score test would see noise only."""
