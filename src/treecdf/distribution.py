@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.stats import qmc
 
 from treecdf.flow import TreeFlow
+from treecdf.settings import as_generator
 from treecdf.table import read_outcomes
 
 Array = NDArray[np.float64]
@@ -64,7 +65,7 @@ class ConditionalDistribution:
 
     def sample(self, n_samples: int = 1, random_state: Any = None) -> Array:
         """Draws: (n, n_samples) for one outcome, (n, n_samples, d) for several."""
-        rng = np.random.default_rng(random_state)
+        rng = as_generator(random_state)
         u = rng.random((len(self), n_samples, self.n_outcomes))
         y = self._flow.inverse(u, self._x, self._n_threads)
         return y[..., 0] if self.n_outcomes == 1 else y

@@ -11,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.utils import Tags, check_random_state
+from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
@@ -24,7 +24,7 @@ from treecdf.flow import TreeFlow
 from treecdf.grower import Growth
 from treecdf.progress import Progress, bar
 from treecdf.rows import Rows
-from treecdf.settings import check_setting, is_int, is_real
+from treecdf.settings import as_generator, check_setting, is_int, is_real
 from treecdf.table import (
     Standardizer,
     Table,
@@ -173,7 +173,7 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
         self.n_outcomes_ = table.y.shape[1]
         bounds = read_bounds(self.bounds, self.n_outcomes_)
         check_bounds(table, bounds, "y")
-        rng = _generator(self.random_state)
+        rng = as_generator(self.random_state)
         train, validation = self._validation_split(table, X_val, y_val, sample_weight_val, rng)
         if validation is not None:
             check_bounds(validation, bounds, "y_val")
@@ -243,7 +243,7 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
 
     def sample(self, X: ArrayLike, n_samples: int = 100, random_state: Any = None) -> Array:
         """Draws at covariates X: (n, n_samples) for one outcome, (n, n_samples, d) for several."""
-        return self.predict_distribution(X).sample(n_samples, _generator(random_state))
+        return self.predict_distribution(X).sample(n_samples, random_state)
 
     def predict(self, X: ArrayLike) -> Array:
         """Conditional mean, (n,) or (n, d)."""
@@ -350,10 +350,3 @@ def _rows(
         table, v = table.take(inside), v[inside]
     rows = Rows(standardize(table.x), np.clip(v, 1e-300, 1.0), table.weight, pool)
     return rows, base, rows.weight / total
-
-
-def _generator(random_state: Any) -> np.random.Generator:
-    """A Generator from whatever scikit-learn or numpy users pass as a seed."""
-    if isinstance(random_state, np.random.RandomState):
-        return np.random.default_rng(check_random_state(random_state).randint(2**31))
-    return np.random.default_rng(random_state)

@@ -1,10 +1,12 @@
-"""Checks of settings, and one way to complain about them."""
+"""Checks of settings, one way to complain about them, and seeds."""
 
 from __future__ import annotations
 
 import math
 from numbers import Integral, Real
 from typing import Any
+
+import numpy as np
 
 
 def check_setting(name: str, value: Any, is_valid: bool, expected: str) -> None:
@@ -21,3 +23,10 @@ def is_real(value: Any) -> bool:
 def is_int(value: Any) -> bool:
     """An integer, no boolean."""
     return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def as_generator(random_state: Any) -> np.random.Generator:
+    """A Generator from whatever scikit-learn or numpy users pass as a seed."""
+    if isinstance(random_state, np.random.RandomState):
+        return np.random.default_rng(random_state.randint(2**31))
+    return np.random.default_rng(random_state)
