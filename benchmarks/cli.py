@@ -1,9 +1,10 @@
-"""Command line: `python -m benchmarks NAME | speed | report | list`."""
+"""Command line: `python -m benchmarks NAME | speed | report | figures | list`."""
 
 import argparse
 from collections.abc import Sequence
 
 from benchmarks.datasets import DATASETS
+from benchmarks.figures import write_figures
 from benchmarks.methods import METHODS
 from benchmarks.report import write_reports
 from benchmarks.simulations import SIMULATIONS
@@ -29,7 +30,7 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("--datasets", type=_list_of(known), metavar="a,b")
         command.add_argument("--jobs", type=int, default=1, metavar="N", help="processes, one thread each")
         command.add_argument("--retry", action="store_true", help="run failed runs again")
-    command = commands.add_parser("speed", help="times and memory against their targets, one thread")
+    command = commands.add_parser("speed", help="times and memory against their targets")
     command.set_defaults(command=_speed)
     command.add_argument("--parts", type=_list_of(PARTS), default=list(PARTS), metavar="a,b")
     command.add_argument("--skip-naive-mlp", action="store_true", help="part a without its minutes of waiting")
@@ -37,6 +38,10 @@ def _parser() -> argparse.ArgumentParser:
     command.set_defaults(command=_report)
     pages = [*EXPERIMENTS, "speed"]
     command.add_argument("names", nargs="?", type=_list_of(pages), default=pages, metavar="a,b")
+    command = commands.add_parser("figures", help="fit the simulations and draw docs/results/*.png")
+    command.set_defaults(command=_figures)
+    command.add_argument("names", nargs="?", type=_list_of(SIMULATIONS), default=list(SIMULATIONS), metavar="a,b")
+    command.add_argument("--jobs", type=int, default=1, metavar="N", help="processes of a mixture's fit")
     commands.add_parser("list", help="experiments, sets and methods").set_defaults(command=_list)
     return parser
 
@@ -69,6 +74,12 @@ def _report(options) -> int:
     written = write_reports(options.names)
     print("\n".join(f"docs/results/{name}.md" for name in written) or "no rows yet")
     return 0
+
+
+def _figures(options) -> int:
+    for name in write_figures(options.names, options.jobs):
+        print(f"docs/results/{name}.png")
+    return _report(argparse.Namespace(names=["simulations"]))
 
 
 def _list(options) -> int:

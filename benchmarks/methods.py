@@ -1,4 +1,4 @@
-"""Named settings of our estimator: METHODS[name](random_state) builds it. All run on one thread."""
+"""Named settings of our estimator: METHODS[name](random_state, d) builds it for d outcomes. All run on one thread."""
 
 
 def _paper(**overrides):
@@ -21,14 +21,40 @@ def _stages(*which: int, max_depth: int = 6):
     return [Stage(classifier=classifiers[k], max_depth=max_depth) for k in which]
 
 
+def _rotated(d: int, **overrides):
+    """The paper's numbers of rotations: 12 of two outcomes, 6 in each plane of more."""
+    return _paper(rotations=12 if d == 2 else 6, **overrides)
+
+
+def _rotated_in_regions(d: int, weights: str, regions: int | str, random_state: int):
+    """The settings of the paper's comparison of partitions."""
+    return _rotated(d, eta=0.01, weights=weights, regions=regions, random_state=random_state)
+
+
 METHODS = {
-    "lr": lambda random_state: _paper(stages=_stages(0), random_state=random_state),
-    "mlp": lambda random_state: _paper(stages=_stages(1), random_state=random_state),
-    "full": lambda random_state: _paper(stages=_stages(0, 1), random_state=random_state),
-    "middle": lambda random_state: _paper(stages=_stages(0, 1), split_search="middle", random_state=random_state),
-    "paper": lambda random_state: _paper(random_state=random_state),
-    "gamma0": lambda random_state: _paper(gamma=0.0, random_state=random_state),
-    "default": lambda random_state: _default(random_state=random_state),
+    # One outcome, or several without rotations
+    "lr": lambda random_state, d: _paper(stages=_stages(0), random_state=random_state),
+    "mlp": lambda random_state, d: _paper(stages=_stages(1), random_state=random_state),
+    "full": lambda random_state, d: _paper(stages=_stages(0, 1), random_state=random_state),
+    "middle": lambda random_state, d: _paper(stages=_stages(0, 1), split_search="middle", random_state=random_state),
+    "paper": lambda random_state, d: _paper(random_state=random_state),
+    "paper_eta01": lambda random_state, d: _paper(eta=0.01, random_state=random_state),
+    "gamma0": lambda random_state, d: _paper(gamma=0.0, random_state=random_state),
+    "c0_05_gamma_1": lambda random_state, d: _paper(c0=0.05, gamma=0.1, random_state=random_state),
+    "c0_1_gamma_1": lambda random_state, d: _paper(c0=0.1, gamma=0.1, random_state=random_state),
+    "default": lambda random_state, d: _default(random_state=random_state),
+    # Mixtures of rotated flows: equal weights, or stacked and likelihood weights in 8 regions
+    "rotated": lambda random_state, d: _rotated(d, random_state=random_state),
+    "rotated_stacked": lambda random_state, d: _rotated(d, weights="stacked", random_state=random_state),
+    "rotated_likelihood": lambda random_state, d: _rotated(d, weights="likelihood", random_state=random_state),
+    "rotated_eta01": lambda random_state, d: _rotated(d, eta=0.01, random_state=random_state),
+    "rotated_eta01_stacked": lambda random_state, d: _rotated_in_regions(d, "stacked", 8, random_state),
+    "rotated_eta01_likelihood": lambda random_state, d: _rotated_in_regions(d, "likelihood", 8, random_state),
+    # The same two with other regions
+    "regions4": lambda random_state, d: _rotated_in_regions(d, "stacked", 4, random_state),
+    "regions_hdbscan": lambda random_state, d: _rotated_in_regions(d, "stacked", "hdbscan", random_state),
+    "likelihood4": lambda random_state, d: _rotated_in_regions(d, "likelihood", 4, random_state),
+    "likelihood_hdbscan": lambda random_state, d: _rotated_in_regions(d, "likelihood", "hdbscan", random_state),
 }
 
 

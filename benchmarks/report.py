@@ -25,7 +25,7 @@ EXTRA_COLUMNS = {
 
 CELL_NOTE = (
     "The cell score is the log of the probability of the cell in which an outcome was recorded over the "
-    "cell's width: where outcomes lie on a coarse grid the plain log-likelihood has no upper bound, this has."
+    "cell's size: where outcomes lie on a coarse grid the plain log-likelihood has no upper bound, this has."
 )
 
 
@@ -65,6 +65,7 @@ def experiment_page(name: str) -> list[str]:
         "",
         *_table(*_beside_all(experiment, groups)),
         "",
+        *_figures(experiment),
         *_failures(rows),
         f"Made by `python -m benchmarks {name}`: {len(good)} runs, {hours:.2f} h of fitting and scoring on "
         f"one core, commit {commits}. Every run is a row of "
@@ -126,6 +127,14 @@ def _beside_all(experiment: Experiment, groups) -> tuple[list[str], list[list[st
     return ["method", *datasets], lines
 
 
+def _figures(experiment: Experiment) -> list[str]:
+    """The pictures of an experiment's sets that `python -m benchmarks figures` has drawn."""
+    drawn = [name for name in experiment.datasets if (RESULTS / f"{name}.png").is_file()]
+    lines = [f"![{name}: truth, one flow and 12 rotations]({name}.png)" for name in drawn]
+    heading = ["## Densities", "", "One set of rows (seed 0), drawn by `python -m benchmarks figures`.", ""]
+    return [*heading, *(line for image in lines for line in (image, ""))] if drawn else []
+
+
 def speed_page() -> list[str]:
     """Lines of the speed page; draws the scaling picture beside it."""
     parts = latest_parts()
@@ -139,7 +148,7 @@ def speed_page() -> list[str]:
     page = [
         "# Speed and memory",
         "",
-        "One thread. The latest measurement of every part.",
+        "One thread, in part g two processes. The latest measurement of every part.",
         "",
         *_table(["part", "what", "measured", "target", "met", "commit"], lines),
         "",

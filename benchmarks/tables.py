@@ -8,7 +8,7 @@ from functools import cache
 import numpy as np
 
 from benchmarks import paper_tables
-from benchmarks.datasets import DATASETS, prepared
+from benchmarks.datasets import DATASETS, cell, prepared
 from benchmarks.machine import peak_memory_mib, provenance, reset_peak_memory
 from benchmarks.methods import METHODS, settings
 from benchmarks.metrics import evaluate
@@ -16,15 +16,14 @@ from benchmarks.rows import Run, Store, Work, latest, run_all
 from benchmarks.simulations import SIMULATIONS, sse
 
 N_SIMULATED = 2000
+SEVERAL_OUTCOMES = ("energy2", "parkinsons", "temperature", "air", "skillcraft")
 
 
 def score_table(run: Run) -> dict:
     """Fit one method on one split of a UCI set and score it on the test rows."""
     x_train, y_train, x_test, y_test = prepared(run.dataset, run.split)
     model, report = _fitted(run, x_train, y_train)
-    record = DATASETS[run.dataset]
-    step = record.resolution[0] if record.d == 1 else None
-    report["metrics"], seconds = evaluate(model, x_test, y_test, step)
+    report["metrics"], seconds = evaluate(model, x_test, y_test, cell(run.dataset, run.split))
     report["seconds"] |= seconds
     return report
 
@@ -42,8 +41,8 @@ def score_simulation(run: Run) -> dict:
 
 
 def _fitted(run: Run, x: np.ndarray, y: np.ndarray):
-    _warm_up(run.method, y.ndim)
-    model = METHODS[run.method](run.seed)
+    _warm_up(run.method, several=y.ndim == 2)
+    model = METHODS[run.method](run.seed, 1 if y.ndim == 1 else y.shape[1])
     reset_peak_memory()
     start = time.perf_counter()
     model.fit(x, y)
@@ -58,11 +57,11 @@ def _fitted(run: Run, x: np.ndarray, y: np.ndarray):
 
 
 @cache
-def _warm_up(method: str, y_ndim: int) -> None:
+def _warm_up(method: str, several: bool) -> None:
     """Compile or load every kernel of a method once a process, so that no run is charged for it."""
     x, noise = np.random.default_rng(0).normal(size=(2, 60, 2))
-    y = x + noise if y_ndim == 2 else x[:, 0] + noise[:, 0]
-    evaluate(METHODS[method](0).fit(x, y), x, y, 1.0)
+    d, y = (2, x + noise) if several else (1, x[:, 0] + noise[:, 0])
+    evaluate(METHODS[method](0, d).fit(x, y), x, y, np.ones(d))
 
 
 @dataclass(frozen=True)
@@ -132,20 +131,73 @@ EXPERIMENTS = {
     "multivariate": Experiment(
         title="Several outcomes: test log-likelihood of z-scored outcomes, 3:7 splits",
         work=score_table,
-        datasets=("energy2", "parkinsons", "temperature", "air", "skillcraft"),
-        methods=("paper", "default"),
+        datasets=SEVERAL_OUTCOMES,
+        methods=("paper", "paper_eta01", "rotated", "rotated_eta01", "rotated_likelihood", "rotated_stacked"),
         splits=10,
         paper=paper_tables.MULTIVARIATE,
-        reference={"paper": "ours (eta=0.1, no rot.)", "default": "ours (eta=0.1, no rot.)"},
+        reference={
+            "paper": "ours (eta=0.1, no rot.)",
+            "default": "ours (eta=0.1, no rot.)",
+            "rotated": "ours (eta=0.1)",
+            "rotated_likelihood": "ours (eta=0.1)",
+            "rotated_stacked": "ours (eta=0.1)",
+            "rotated_eta01": "ours (eta=0.01)",
+            "rotated_eta01_likelihood": "ours (eta=0.01)",
+            "rotated_eta01_stacked": "ours (eta=0.01)",
+        },
+    ),
+    "regions": Experiment(
+        title="Rotations: partition of the covariates, stacked and likelihood weights, eta = 0.01",
+        work=score_table,
+        datasets=SEVERAL_OUTCOMES,
+        methods=(
+            "regions4",
+            "rotated_eta01_stacked",
+            "regions_hdbscan",
+            "likelihood4",
+            "rotated_eta01_likelihood",
+            "likelihood_hdbscan",
+        ),
+        splits=10,
+        paper=paper_tables.REGIONS,
+        reference={
+            "regions4": "kmeans k=4",
+            "rotated_eta01_stacked": "kmeans k=8",
+            "regions_hdbscan": "HDBSCAN",
+            "likelihood4": "kmeans k=4",
+            "rotated_eta01_likelihood": "kmeans k=8",
+            "likelihood_hdbscan": "HDBSCAN",
+        },
+        shares=("multivariate",),
+    ),
+    "c0gamma": Experiment(
+        title="Several outcomes without rotations: learning rates c0 and gamma",
+        work=score_table,
+        datasets=SEVERAL_OUTCOMES,
+        methods=("paper", "c0_05_gamma_1", "c0_1_gamma_1"),
+        splits=10,
+        paper=paper_tables.C0GAMMA,
+        reference={
+            "paper": "c0=0.05, gamma=0.5",
+            "c0_05_gamma_1": "c0=0.05, gamma=0.1",
+            "c0_1_gamma_1": "c0=0.1, gamma=0.1",
+        },
+        shares=("multivariate",),
     ),
     "simulations": Experiment(
         title=f"Simulations: SSE on the 64 x 64 grid, {N_SIMULATED} rows",
         work=score_simulation,
         datasets=tuple(SIMULATIONS),
-        methods=("paper", "default"),
+        methods=("paper", "rotated", "rotated_likelihood", "rotated_stacked"),
         splits=20,
         paper=paper_tables.SIMULATIONS,
-        reference={"paper": "ours (no rotations)", "default": "ours (no rotations)"},
+        reference={
+            "paper": "ours (no rotations)",
+            "default": "ours (no rotations)",
+            "rotated": "ours (12 rotations)",
+            "rotated_likelihood": "ours (12 rotations)",
+            "rotated_stacked": "ours (12 rotations)",
+        },
         metric="sse",
         higher_is_better=False,
     ),

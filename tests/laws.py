@@ -105,7 +105,8 @@ class SupportTransform:
 
     def forward_and_log_det(self, y, x):
         """Outcomes (n, m, d) -> the cube."""
-        return self.support.to_unit(self.support.to_box(y))
+        v, log_det = self.support.to_box(y)
+        return self.support.to_unit(v), log_det
 
     def inverse(self, u, x):
         """The cube -> outcomes (n, m, d)."""

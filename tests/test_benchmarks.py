@@ -10,11 +10,15 @@ import pytest
 from scipy.stats import norm
 from scipy.stats.qmc import Sobol
 
-from benchmarks import metrics, paper_tables, rows, simulations
-from benchmarks.datasets import DATASETS, load, prepared, split
+from benchmarks import cli, figures, metrics, paper_tables, report, rows, simulations, tables
+from benchmarks.datasets import DATASETS, TIED, cell, load, prepared, split
 from benchmarks.machine import ROOT
+from benchmarks.methods import METHODS, settings
 from benchmarks.rows import Run, Store
 from benchmarks.simulations import SIMULATIONS, X_VALUES
+from benchmarks.speed import fits, run
+from benchmarks.tables import EXPERIMENTS
+from treecdf import Logistic, Stage, TreeFlowRegressor
 
 DATA = Path(os.environ.get("TREECDF_DATA") or ROOT.parent / "shared" / "data")
 needs_data = pytest.mark.skipif(not DATA.is_dir(), reason=f"there is no data directory {DATA}")
@@ -49,6 +53,27 @@ def test_z_scores_use_training_rows():
     assert np.allclose(y_train.std(0), 1)
     assert np.allclose(x_train.mean(0), 0)
     assert not np.allclose(x_test.mean(0), 0)
+
+
+@needs_data
+def test_cells_are_the_steps_of_the_prepared_grid():
+    assert cell("boston", 0) == [0.1]
+    assert cell("kin8nm", 0) is None
+    assert cell("air", 0) is None
+    y_test, edges = prepared("temperature", 1)[3], cell("temperature", 1)
+    steps = (y_test - y_test[0]) / edges
+    assert np.abs(steps - np.round(steps)).max() < 1e-6
+    assert [np.diff(np.unique(np.round(column))).min() for column in steps.T] == [1, 1]
+
+
+@needs_data
+def test_tied_sets_are_those_whose_outcome_vectors_recur():
+    several = [name for name, record in DATASETS.items() if record.d > 1]
+    recurring = {}
+    for name in several:
+        _, place, count = np.unique(load(name)[1], axis=0, return_inverse=True, return_counts=True)
+        recurring[name] = np.mean(count[place] > 1)
+    assert set(TIED) == {name for name, share in recurring.items() if share > 0.5}, recurring
 
 
 def test_missing_data_names_file_and_source(tmp_path, monkeypatch):
@@ -175,8 +200,66 @@ def test_metrics_of_a_known_distribution():
     assert abs(found["coverage_50"] - 0.5) < 0.02
     assert abs(found["coverage_90"] - 0.9) < 0.01
     assert np.isclose(found["width_90"], 2 * norm.ppf(0.95))
-    assert np.isclose(metrics.cell_log_lik(Gaussian(), y, 1e-3), norm.logpdf(y).mean(), atol=1e-3)
+    assert np.isclose(metrics.cell_log_lik(Gaussian(), y, np.array([1e-3])), norm.logpdf(y).mean(), atol=1e-3)
     assert metrics.pit_ks(norm.cdf(y)) < 0.02
+
+
+class JointGaussian:
+    """Two independent N(0, 1) for every row."""
+
+    def logpdf(self, y):
+        return norm.logpdf(y).sum(axis=-1)
+
+
+class UniformSquare:
+    """Uniform over (0, 1) x (0, 1)."""
+
+    def logpdf(self, y):
+        return np.where(((y > 0) & (y < 1)).all(axis=-1), 0.0, -np.inf)
+
+
+def test_joint_cell_score_is_the_probability_over_the_volume():
+    y = np.random.default_rng(0).normal(size=(500, 2))
+    tiny = metrics.joint_cell_log_lik(JointGaussian(), y, np.full(2, 1e-4))
+    assert np.isclose(tiny, JointGaussian().logpdf(y).mean(), atol=1e-6)
+    edges = np.array([1.0, 0.3])
+    mass = np.prod(norm.cdf(y + edges / 2) - norm.cdf(y - edges / 2), axis=1)
+    exact = np.log(mass / edges.prod())
+    assert np.isclose(metrics.joint_cell_log_lik(JointGaussian(), y, edges), exact.mean(), atol=0.003)
+    one = metrics.joint_cell_log_lik(JointGaussian(), y[:1], edges)
+    assert np.isclose(one, exact[0], atol=0.02)
+    # Cells on an edge and a corner of the square: a half and a quarter of the points are inside.
+    edges = np.array([0.2, 0.4])
+    assert metrics.joint_cell_log_lik(UniformSquare(), np.array([[0.5, 0.5]]), edges) == 0.0
+    assert np.isclose(metrics.joint_cell_log_lik(UniformSquare(), np.array([[0.0, 0.5]]), edges), np.log(1 / 2))
+    assert np.isclose(metrics.joint_cell_log_lik(UniformSquare(), np.array([[1.0, 0.0]]), edges), np.log(1 / 4))
+
+
+def tiny_model(**overrides):
+    return TreeFlowRegressor(stages=[Stage(Logistic(), max_depth=2)], max_trees=2, n_jobs=1, **overrides)
+
+
+TINY = {
+    "paper": lambda random_state, d: tiny_model(random_state=random_state),
+    "rotated": lambda random_state, d: tiny_model(rotations=d, random_state=random_state),
+}
+
+
+@pytest.mark.parametrize(
+    ("method", "d", "n_flows"), [("paper", 1, 1), ("paper", 2, 1), ("rotated", 2, 2), ("rotated", 3, 7)]
+)
+def test_metrics_leave_out_what_a_model_does_not_have(method, d, n_flows):
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(80, 2)), rng.normal(size=(80, d))
+    y = y[:, 0] if d == 1 else y
+    model = TINY[method](0, d).fit(x, y)
+    assert len(model.mixture_.members) == n_flows
+    found, _ = metrics.evaluate(model, x, y, np.full(d, 1e-3))
+    assert ("pit_ks" in found) == (n_flows == 1)
+    assert ("energy_score" in found) == (d > 1)
+    assert ("crps" in found) == (d == 1)
+    assert np.isclose(found["cell_log_lik"], found["log_lik"], atol=0.1)
+    assert "cell_log_lik" not in metrics.evaluate(model, x, y)[0]
 
 
 def test_energy_score_of_one_outcome_is_its_crps():
@@ -220,3 +303,132 @@ def test_paper_tables_equal_the_published_csv():
             assert table[method][dataset] == (float(row["value"]), float(row["se"]) if row["se"] else None)
             count += 1
         assert count == sum(len(row) for row in table.values()), file
+
+
+def test_methods_are_the_settings_of_their_names():
+    found = {name: settings(build(0, 2)) for name, build in METHODS.items()}
+    assert len({repr(sorted(one.items())) for one in found.values()}) == len(METHODS)  # one name for one setting
+    stages = found["paper"]["stages"]
+    assert found["rotated"] == {"stages": stages, "rotations": 12}
+    assert found["rotated_stacked"] == {"stages": stages, "rotations": 12, "weights": "stacked"}
+    assert found["rotated_eta01_likelihood"] == found["rotated_eta01"] | {"weights": "likelihood"}
+    assert found["regions_hdbscan"] == found["rotated_eta01_stacked"] | {"regions": "hdbscan"}
+    assert found["likelihood4"] == found["rotated_eta01_likelihood"] | {"regions": 4}
+    assert found["paper_eta01"] == {"stages": stages, "eta": 0.01}
+    assert found["c0_1_gamma_1"] == {"stages": stages, "c0": 0.1, "gamma": 0.1}
+    for name, build in METHODS.items():
+        rotations = build(0, 3).rotations
+        assert rotations == (6 if "rotations" in found[name] else None)
+        assert build(7, 2).random_state == 7
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_experiments_name_methods_sets_and_figures_that_exist(name):
+    experiment = EXPERIMENTS[name]
+    assert set(experiment.methods) <= set(METHODS)
+    assert set(experiment.reference) <= set(METHODS)
+    assert set(experiment.reference.values()) <= set(experiment.paper)
+    assert set(experiment.datasets) <= set(next(iter(experiment.paper.values())))
+    known = SIMULATIONS if experiment.metric == "sse" else DATASETS
+    assert set(experiment.datasets) <= set(known)
+    assert all(experiment.work is EXPERIMENTS[other].work for other in experiment.shares)
+
+
+@pytest.fixture
+def sandbox(tmp_path, monkeypatch):
+    """Rows and pages in a temporary directory, tiny models instead of the real ones."""
+    for module in (tables, run):
+        monkeypatch.setattr(module, "Store", lambda name: Store(name, tmp_path))
+    for module in (report, figures):
+        monkeypatch.setattr(module, "RESULTS", tmp_path)
+    for module in (tables, figures, fits):
+        monkeypatch.setattr(module, "METHODS", TINY)
+    monkeypatch.setattr(tables, "N_SIMULATED", 150)
+    monkeypatch.setattr(figures, "N_SIMULATED", 150)
+    monkeypatch.setattr(fits, "N_ROWS", 150)
+    tables._warm_up.cache_clear()
+    yield tmp_path
+    tables._warm_up.cache_clear()
+
+
+def score(name, dataset, method, split=0):
+    row = asdict(Run(dataset, split, method, split)) | tables.EXPERIMENTS[name].work(Run(dataset, split, method, split))
+    tables.Store(name).append(row)
+    return row
+
+
+@needs_data
+def test_multivariate_page_shows_all_peers_and_shares_rows(sandbox):
+    for k in range(2):
+        one, several = (score("multivariate", "energy2", method, k) for method in TINY)
+        assert "pit_ks" in one["metrics"]
+        assert "pit_ks" not in several["metrics"]
+        assert "cell_log_lik" not in one["metrics"]
+        assert several["settings"]["rotations"] == 2
+    assert report.write_reports(["multivariate", "regions", "c0gamma"]) == ["multivariate", "c0gamma"]
+    page = (sandbox / "multivariate.md").read_text()
+    for peer in paper_tables.MULTIVARIATE:
+        assert f"| paper: {peer} |" in page
+    assert "| energy2 | rotated | 2 |" in page
+    assert "1.84 ± 0.04" in page
+    assert "cell score" not in page
+    assert "| energy2 | paper | 2 |" in (sandbox / "c0gamma.md").read_text()
+
+
+@needs_data
+def test_grid_recorded_sets_get_a_cell_score(sandbox, monkeypatch):
+    everything = prepared("temperature", 0)
+    monkeypatch.setattr(tables, "prepared", lambda name, k: [part[:200] for part in everything])
+    found = [score("multivariate", "temperature", method)["metrics"] for method in TINY]
+    assert all(np.isfinite(one["cell_log_lik"]) for one in found)
+    assert all(one["cell_log_lik"] != one["log_lik"] for one in found)
+    assert "cell score" in "\n".join(report.experiment_page("multivariate"))
+
+
+def test_simulations_page_links_the_figures_that_were_drawn(sandbox, capsys):
+    assert cli.main(["figures", "squares"]) == 0
+    assert capsys.readouterr().out == "docs/results/squares.png\nno rows yet\n"
+    assert list(sandbox.iterdir()) == [sandbox / "squares.png"]
+    for method in TINY:
+        score("simulations", "squares", method)
+    page = "\n".join(report.experiment_page("simulations"))
+    assert "(squares.png)" in page
+    assert "(elastic_ring.png)" not in page
+    assert "| squares | rotated | 1 |" in page
+    assert "0.055 ± 0.001" in page
+    for peer in paper_tables.SIMULATIONS:
+        assert f"| paper: {peer} |" in page
+
+
+def test_figures_hold_the_densities_of_the_fits(sandbox):
+    found = figures.fitted_densities("half_gaussian")
+    assert list(found) == ["one flow", "12 rotations"]
+    x, y = SIMULATIONS["half_gaussian"].sample(150, np.random.default_rng(0))
+    model = TINY["rotated"](0, 2).fit(x, y)
+    for k, x0 in enumerate(X_VALUES):
+        for i, j in ((10, 40), (32, 31)):
+            at = simulations.GRID[[i, j]][None]
+            assert np.isclose(found["12 rotations"][k, i, j], np.exp(model.log_prob([[x0]], at)[0]))
+            truth = SIMULATIONS["half_gaussian"].density(x0, at)[0]
+            assert np.isclose(figures.true_density("half_gaussian")[k, i, j], truth)
+
+
+@pytest.mark.parametrize("name", SIMULATIONS)
+def test_figures_are_small_files(name, tmp_path):
+    noise = np.random.default_rng(0).lognormal(0.0, 0.2, (4, 64, 64))
+    rough = figures.true_density(name) * noise
+    figures.draw(name, {"one flow": rough, "12 rotations": rough}, tmp_path / "one.png")
+    assert 10_000 < (tmp_path / "one.png").stat().st_size < 150_000
+
+
+def test_ensemble_part_times_every_simulation(sandbox, monkeypatch, capsys):
+    monkeypatch.setattr(fits, "ENSEMBLE_JOBS", 1)
+    run.run_parts(["g"])
+    assert "g  2 rotations on squares, 150 rows, 1 processes: " in capsys.readouterr().out
+    (row,) = Store("speed", sandbox).read()
+    assert set(row["raw"]) == set(SIMULATIONS)
+    figure = {record["what"]: record["value"] for record in row["measures"]}
+    assert figure["elastic_ring: 2 fits of the paper's own, one core"] == 2 * 580
+    faster = 2 * 580 / row["raw"]["elastic_ring"]["seconds"]
+    assert np.isclose(figure["elastic_ring: times faster than these"], faster, rtol=1e-4)
+    assert "| g | squares: SSE of the rotations (one seed) |" in "\n".join(report.speed_page())

@@ -69,7 +69,7 @@ def test_parameters_are_keyword_only():
 def test_clone_is_unfitted_and_fits_to_the_same_model():
     model = small().fit(X, Y)
     copy = clone(model)
-    assert not hasattr(copy, "flow_")
+    assert not hasattr(copy, "mixture_")
     assert copy.get_params() == model.get_params()
     assert np.array_equal(copy.fit(X, Y).log_prob(X, Y), model.log_prob(X, Y))
 
@@ -143,7 +143,8 @@ def test_score_is_the_weighted_mean_log_density():
 def check_history(model, x_train, y_train, x_val, y_val):
     """Log-likelihoods of the history against the fitted flow cut back to each kept tree."""
     history = model.history_
-    assert set(history) == {"stage", "train", "validation", "kept"}
+    assert set(history) == {"member", "stage", "train", "validation", "kept"}
+    assert not history["member"].any()
     assert {len(values) for values in history.values()} == {len(history["stage"])}
     assert history["kept"].sum() == model.n_trees_
     for stage in np.unique(history["stage"]):
@@ -230,7 +231,7 @@ def test_importances_are_zero_when_nothing_depends_on_x():
 
 
 def first_tree(model):
-    block = model.flow_.blocks[0][:1]
+    block = model.mixture_.members[0].blocks[0][:1]
     return block.nodes.tobytes(), block.theta.tobytes()
 
 
@@ -239,16 +240,18 @@ def test_validation_rows_do_not_reach_the_training():
     far_y = small().fit(X, Y, X_val=X_VAL, y_val=np.r_[Y_VAL[:60], np.full(20, 1e6)])
     far_x = small().fit(X, Y, X_val=1e6 + X_VAL, y_val=Y_VAL)
     assert first_tree(near) == first_tree(far_y)
+    (flow,) = near.mixture_.members
     for far in (far_y, far_x):
         assert near.history_["train"][0] == far.history_["train"][0]
+        (far_flow,) = far.mixture_.members
         for name in ("low", "high", "low_tail", "high_tail"):
-            assert np.array_equal(getattr(near.flow_.support, name), getattr(far.flow_.support, name))
+            assert np.array_equal(getattr(flow.base, name), getattr(far_flow.base, name))
         for name in ("unit", "mean", "scale"):
-            assert np.array_equal(getattr(near.flow_.standardize, name), getattr(far.flow_.standardize, name))
+            assert np.array_equal(getattr(flow.standardize, name), getattr(far_flow.standardize, name))
 
 
 def test_the_box_widens_the_range_of_the_training_rows_by_a_tenth():
-    support = small().fit(X, Y, X_val=X_VAL, y_val=Y_VAL + 100).flow_.support
+    support = small().fit(X, Y, X_val=X_VAL, y_val=Y_VAL + 100).mixture_.members[0].base
     margin = 0.1 * (Y.max() - Y.min())
     assert support.low == pytest.approx(Y.min() - margin)
     assert support.high == pytest.approx(Y.max() + margin)
@@ -256,19 +259,19 @@ def test_the_box_widens_the_range_of_the_training_rows_by_a_tenth():
 
 def test_outcomes_set_aside_at_random_do_not_reach_the_training():
     """Rows whose outcome, moved far away, leaves the box alone are the validation rows: a tenth of all."""
-    box = small(max_trees=0).fit(X[:50], Y[:50]).flow_.support
+    box = small(max_trees=0).fit(X[:50], Y[:50]).mixture_.members[0].base
     unseen = 0
     for row in range(50):
         y = Y[:50].copy()
         y[row] = 1e3
-        unseen += int(small(max_trees=0).fit(X[:50], y).flow_.support.high[0] < 10)
+        unseen += int(small(max_trees=0).fit(X[:50], y).mixture_.members[0].base.high[0] < 10)
     assert unseen == 5
     assert box.high < 10
 
 
 def mean_of_training_x(model, x, y, **fit):
     """A fingerprint of the rows that were not set aside."""
-    return float(model.fit(x, y, **fit).flow_.standardize.mean[0])
+    return float(model.fit(x, y, **fit).mixture_.members[0].standardize.mean[0])
 
 
 def test_the_random_split_depends_on_the_seed_only():

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from sklearn.cluster import DBSCAN, KMeans
 from sklearn.exceptions import NotFittedError
 
 from treecdf import MLP, Logistic, Stage, TreeFlowRegressor
@@ -138,6 +139,10 @@ def test_infinite_bounds_are_no_bounds():
 # Bad parameters: every entry of the rules
 
 BAD_PARAMETERS = {
+    "base": ["normal", None, 1, ["box"]],
+    "rotations": [-1, 2.5, True, False, "a", [], (), np.nan, np.eye(2)],
+    "weights": ["stack", None, 3, ["equal"], True],
+    "regions": [0, -1, 2.5, None, True, "kmeans", [], np.nan, DBSCAN(), KMeans],
     "c0": [0, 1, -0.1, np.nan, "a", None, True],
     "gamma": [-1, np.inf, "a"],
     "eta": [-1, np.nan, None],
@@ -162,6 +167,23 @@ def test_bad_parameter(name, value):
     complaint = f"Expected {name} to be {_RULES[name][1]}; got {value!r}."
     with pytest.raises(ValueError, match=f"^{re.escape(complaint)}$"):
         model(**{name: value}).fit(X, Y)
+
+
+GOOD_PARAMETERS = {
+    "base": ["auto", "box", "student"],
+    "rotations": [None, 0, 1, np.int64(2), [np.eye(2)], (np.eye(2), [[0, 1], [-1, 0]])],
+    "weights": ["equal", "stacked", "likelihood"],
+    "regions": [1, np.int64(3), "hdbscan", KMeans(2, random_state=0), KMeans(2, random_state=0).fit(X)],
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [(name, good) for name, values in GOOD_PARAMETERS.items() for good in values]
+)
+def test_good_parameter_of_a_mixture(name, value):
+    settings = {"stages": [Stage(Logistic(), 2)], "rotations": 2, "weights": "stacked", name: value}
+    both = np.column_stack([Y, X[:, 1]])
+    assert np.isfinite(model(**settings).fit(X, both).score(X, both))
 
 
 BAD_STAGES = {

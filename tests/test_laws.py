@@ -64,12 +64,14 @@ def regressor(d, **options):
     noise = rng.gamma(2.0, size=(250, d)) * np.exp(0.3 * x[:, :1])
     y = (x[:, :1] * np.arange(1, d + 1) + noise) * 10.0
     stages = [Stage(Logistic(), 4), Stage(MLP((4, 4)), 3)]
-    return TreeFlowRegressor(**{"stages": stages, "max_trees": 15, "c0": 0.1, "random_state": 0, **options}).fit(x, y)
+    return TreeFlowRegressor(
+        **{"stages": stages, "base": "box", "max_trees": 15, "c0": 0.1, "random_state": 0, **options}
+    ).fit(x, y)
 
 
 def flow(d, below, above, **options):
-    fitted = regressor(d, **options).flow_
-    return Case(fitted, fitted.support.low, fitted.support.high, below, above)
+    fitted = regressor(d, **options).mixture_.members[0]
+    return Case(fitted, fitted.base.low, fitted.base.high, below, above)
 
 
 FREE = (None, None)
@@ -265,7 +267,7 @@ def test_samples_follow_the_own_cdf(row):
 
 
 def test_cdf_is_the_integral_of_the_density():
-    support_, one = distribution(1)._flow.support, distribution(1)[0]
+    support_, one = distribution(1)._flow.base, distribution(1)[0]
     edges = np.linspace(support_.low[0], support_.high[0], 20_001)
     middles = (edges[1:] + edges[:-1]) / 2
     integral = support_.low_tail[0] + np.cumsum(one.pdf(middles[None])[0]) * (edges[1] - edges[0])
@@ -285,7 +287,7 @@ def test_samples_of_two_outcomes_follow_the_own_flow(row):
 @pytest.mark.parametrize("row", [0, 1])
 def test_samples_of_two_outcomes_fall_into_boxes_as_often_as_the_density_says(row):
     """The density is integrated without the sampler's help."""
-    one, box = distribution(2)[row], distribution(2)._flow.support
+    one, box = distribution(2)[row], distribution(2)._flow.base
     draws = (one.sample(20_000, random_state=2)[0] - box.low) / box.width
     middles = (np.arange(400) + 0.5) / 400
     grid = np.stack(np.meshgrid(middles, middles, indexing="ij"), axis=-1).reshape(1, -1, 2)

@@ -13,7 +13,7 @@ from threadpoolctl import threadpool_limits
 
 import naive
 from treecdf import Logistic
-from treecdf.boosting import boost
+from treecdf.boosting import Recipe, boost
 from treecdf.grower import Growth, TreeGrower
 from treecdf.rows import Rows
 
@@ -114,11 +114,14 @@ def test_a_flow_is_the_oracles_tree_by_tree(seed, d):
     blocks, history = boost(
         Rows(x[train], u[train], np.ones(120)),
         Rows(x[val], u[val], np.ones(60)),
-        [(Logistic(tol=TOL), 3), (Logistic(tol=TOL), 2)],
-        growth("exhaustive", c0=0.8, grid_size=5),
-        max_trees=6,
-        window=2,
-        rng=np.random.default_rng(0),
+        Recipe(
+            stages=((Logistic(tol=TOL), 3), (Logistic(tol=TOL), 2)),
+            growth=growth("exhaustive", c0=0.8, grid_size=5),
+            max_trees=6,
+            window=2,
+            bounds=(),
+        ),
+        np.random.default_rng(0),
     )
     stages, options = [(oracle_classifier, 3), (oracle_classifier, 2)], {**GROWTH, "c0": 0.8, "grid_size": 5}
     trees, expected = naive.train_flow(x[train], u[train], x[val], u[val], stages, window=2, max_trees=6, **options)

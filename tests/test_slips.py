@@ -8,7 +8,7 @@ from sklearn.linear_model import LogisticRegression
 import laws
 import naive
 from treecdf import Constant, Logistic
-from treecdf.boosting import boost
+from treecdf.boosting import Recipe, boost
 from treecdf.classifiers import as_node_classifier
 from treecdf.grower import Growth, TreeGrower
 from treecdf.rows import Rows
@@ -137,8 +137,8 @@ def overfitting(*stages):
     x, u = rng.normal(size=(260, 2)), rng.beta(2, 4, (260, 1))
     train, validation = Rows(x[:60], u[:60], np.ones(60)), Rows(x[60:], u[60:], np.ones(200))
     growth = Growth(**{**GROWTH, "min_samples_node": 4})
-    rng = np.random.default_rng(0)
-    blocks, history = boost(train, validation, stages, growth, max_trees=50, window=4, rng=rng)
+    recipe = Recipe(stages, growth, max_trees=50, window=4, bounds=())
+    blocks, history = boost(train, validation, recipe, np.random.default_rng(0))
     return blocks, history, x, u[:, None]
 
 

@@ -28,14 +28,15 @@ def small_pieces(monkeypatch):
 
 def fit(n_jobs, y=Y, **settings):
     model = {"stages": STAGES, "max_trees": 4, "random_state": 0, **settings}
-    return TreeFlowRegressor(n_jobs=n_jobs, **model).fit(X, y)
+    return TreeFlowRegressor(base="box", n_jobs=n_jobs, **model).fit(X, y)
 
 
 def bits(model):
     """Everything that was learnt."""
-    flow = model.flow_
-    arrays = [*vars(flow.standardize).values(), *vars(flow.support).values(), *model.history_.values()]
-    arrays += [model.feature_importances_, model.outcome_importances_]
+    (flow,) = model.mixture_.members
+    box = flow.base
+    arrays = [*vars(flow.standardize).values(), box.low, box.high, box.low_tail, box.high_tail]
+    arrays += [*model.history_.values(), model.feature_importances_, model.outcome_importances_]
     for block in flow.blocks:
         arrays += [block.nodes, block.theta, block.roots, block.hidden]
     return [array.tobytes() for array in arrays]

@@ -1,1 +1,1 @@
-"""`python -m benchmarks speed`: times and memory on one thread against the project's targets."""
+"""`python -m benchmarks speed`: times and memory against the project's targets, on one thread but for part g."""

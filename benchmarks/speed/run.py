@@ -5,7 +5,7 @@ from functools import partial
 
 from benchmarks.machine import provenance
 from benchmarks.rows import Store
-from benchmarks.speed.fits import log_density, trees_against_naive, whole_fits
+from benchmarks.speed.fits import ensemble, log_density, trees_against_naive, whole_fits
 from benchmarks.speed.fresh import cold_start, peak_memory
 from benchmarks.speed.scaling import scaling
 
@@ -16,6 +16,7 @@ PARTS = {
     "d": log_density,
     "e": peak_memory,
     "f": cold_start,
+    "g": ensemble,
 }
 
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from treecdf.base import Base, Bound, Student, Support
 from treecdf.classifiers import NodeClassifier
+from treecdf.flow import TreeFlow
 from treecdf.grower import Growth, TreeGrower
 from treecdf.rows import Rows
+from treecdf.table import Standardizer, Table
 from treecdf.tree import TreeSequence
 
 # A row this much denser than the uniform (per outcome) is an atom at the resolution of float64.
@@ -39,14 +44,64 @@ class History:
     kept: list[bool] = field(default_factory=list)
 
 
+@dataclass(frozen=True)
+class Recipe:
+    """How a flow is trained; the rows and the seed are all that is missing."""
+
+    stages: tuple[tuple[NodeClassifier, int], ...]  # classifier and depth
+    growth: Growth
+    max_trees: int
+    window: int
+    bounds: tuple[Bound, ...]
+    rotation: NDArray[np.float64] | None = None  # orthogonal matrix (d, d)
+    base: str = "box"
+
+
+def fit_flow(
+    recipe: Recipe,
+    train: Table,
+    validation: Table | None,
+    rng: np.random.Generator,
+    pool: Executor | None = None,
+    report: Callable[[History, float], None] = lambda history, score: None,
+) -> tuple[TreeFlow, History]:
+    """Train a flow; its history, and the validation score it reports, are in the outcomes' own unit."""
+    standardize = Standardizer.fit(train.x, train.weight)
+    base: Base
+    if recipe.base == "student":
+        base = Student.fit(train.y, train.weight, recipe.rotation)
+    else:
+        base = Support.fit(train.y, train.weight, recipe.bounds, recipe.rotation)
+    train_rows, train_base, _ = _rows(train, standardize, base, pool)
+    val_rows, val_base, val_share = None, np.nan, 1.0
+    if validation is not None:
+        val_rows, val_base, val_share = _rows(validation, standardize, base, pool)
+
+    def tell(history: History) -> None:
+        report(history, val_base + val_share * history.validation[-1])
+
+    blocks, history = boost(train_rows, val_rows, recipe, rng, tell)
+    history.train = [train_base + value for value in history.train]
+    history.validation = [val_base + val_share * value for value in history.validation]
+    return TreeFlow(standardize, base, tuple(blocks)), history
+
+
+def _rows(table: Table, standardize: Standardizer, base: Base, pool: Executor | None) -> tuple[Rows, float, float]:
+    """The table's rows inside the box, the base's mean log density of all rows, and the weight share inside."""
+    v, log_det = base.to_box(table.y)
+    inside = base.inside(v)
+    total = table.weight.sum()
+    base_log_lik = float(table.weight @ log_det / total)
+    if not inside.all():
+        table, v = table.take(inside), v[inside]
+    rows = Rows(standardize(table.x), np.clip(v, 1e-300, 1.0), table.weight, pool)
+    return rows, base_log_lik, rows.weight / total
+
+
 def boost(
     train: Rows,
     validation: Rows | None,
-    stages: Sequence[tuple[NodeClassifier, int]],
-    growth: Growth,
-    *,
-    max_trees: int,
-    window: int,
+    recipe: Recipe,
     rng: np.random.Generator,
     report: Callable[[History], None] = lambda history: None,
 ) -> tuple[list[TreeSequence], History]:
@@ -57,15 +112,15 @@ def boost(
     history = History()
     blocks = []
     train_score = validation_score = 0.0
-    for number, (classifier, max_depth) in enumerate(stages):
+    for number, (classifier, max_depth) in enumerate(recipe.stages):
         trees: list[TreeSequence] = []
         scores, train_scores = [validation_score], [train_score]
         best = 0
         for rows in (train, validation):
             if rows is not None:
                 rows.keep()
-        for k in range(1, max_trees + 1):
-            tree = TreeGrower(train, classifier, max_depth, growth, rng).grow()
+        for k in range(1, recipe.max_trees + 1):
+            tree = TreeGrower(train, classifier, max_depth, recipe.growth, rng).grow()
             if not len(tree):
                 break
             trees.append(tree)
@@ -87,7 +142,7 @@ def boost(
                         rows.keep()
             if densest > _LARGEST_LOG_DENSITY * train.n_outcomes:
                 break
-            if validation is not None and k >= window and scores[k] <= scores[k - window]:
+            if validation is not None and k >= recipe.window and scores[k] <= scores[k - recipe.window]:
                 break
         for dropped in range(best, len(trees)):
             history.kept[len(history.kept) - len(trees) + dropped] = False

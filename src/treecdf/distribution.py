@@ -6,8 +6,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit
 from scipy.stats import qmc
 
+from treecdf.base import Support
+from treecdf.ensemble import Mixture
 from treecdf.flow import TreeFlow
 from treecdf.settings import as_generator
 from treecdf.table import read_outcomes
@@ -28,15 +31,15 @@ class ConditionalDistribution:
     shape; cdf and icdf are exact. Several outcomes: y is (n, d) or (n, m, d).
     """
 
-    def __init__(self, flow: TreeFlow, x: Array, n_threads: int = 1) -> None:
-        self._flow, self._x, self._n_threads = flow, x, n_threads
+    def __init__(self, mixture: Mixture, x: Array, n_threads: int = 1) -> None:
+        self._mixture, self._x, self._n_threads = mixture, x, n_threads
 
     def __len__(self) -> int:
         return len(self._x)
 
     def __getitem__(self, rows: Any) -> ConditionalDistribution:
         x = self._x[rows]
-        return ConditionalDistribution(self._flow, x[None, :] if x.ndim == 1 else x, self._n_threads)
+        return ConditionalDistribution(self._mixture, x[None, :] if x.ndim == 1 else x, self._n_threads)
 
     def __repr__(self) -> str:
         return f"ConditionalDistribution({len(self)} rows, {self.n_outcomes} outcome(s))"
@@ -44,22 +47,34 @@ class ConditionalDistribution:
     @property
     def n_outcomes(self) -> int:
         """d, the number of outcomes."""
-        return self._flow.n_outcomes
+        return self._mixture.n_outcomes
+
+    @property
+    def weights(self) -> Array:
+        """Weights (n, members) of the flows at each row."""
+        return np.exp(self._mixture.log_weights_at(self._x))
 
     # Densities and the flow itself
 
     def logpdf(self, y: ArrayLike) -> Array:
         """Exact log density in the outcome's own unit."""
         points, shape = self._points(y)
-        return self._flow.forward_and_log_det(points, self._x, self._n_threads)[1].reshape(shape)
+        return self._mixture.log_prob(points, self._x, self._n_threads).reshape(shape)
 
     def pdf(self, y: ArrayLike) -> Array:
         """Exact density in the outcome's own unit."""
         return np.exp(self.logpdf(y))
 
     def pit(self, y: ArrayLike) -> Array:
-        """The flow's own u: independent uniforms if the model is right. One outcome: the CDF."""
+        """The flow's own u: independent uniforms if the model is right. One outcome: the CDF.
+
+        A mixture of flows has no such u.
+        """
         points, shape = self._points(y)
+        if len(self._mixture.members) > 1:
+            raise ValueError(
+                f"pit is for a single flow; this is a mixture of {len(self._mixture.members)}: see marginal(j).cdf."
+            )
         u = self._flow.forward_and_log_det(points, self._x, self._n_threads)[0]
         return u.reshape(shape if self.n_outcomes == 1 else (*shape, self.n_outcomes))
 
@@ -67,7 +82,8 @@ class ConditionalDistribution:
         """Draws: (n, n_samples) for one outcome, (n, n_samples, d) for several."""
         rng = as_generator(random_state)
         u = rng.random((len(self), n_samples, self.n_outcomes))
-        y = self._flow.inverse(u, self._x, self._n_threads)
+        chosen = rng.random((len(self), n_samples))
+        y = self._mixture.inverse(u, chosen, self._x, self._n_threads)
         return y[..., 0] if self.n_outcomes == 1 else y
 
     # Exact for one outcome
@@ -117,14 +133,16 @@ class ConditionalDistribution:
     def mean(self) -> Array:
         """Conditional mean, (n,) or (n, d)."""
         if self.n_outcomes > 1:
-            return self._quasi_sample(_N_POINTS).mean(axis=1)
-        return self._flow.support.from_box(self._box_moments()[0][:, None])[:, 0]
+            draws, unit = self._quasi_sample_in_units()
+            return draws.mean(axis=1) * unit
+        return self._moments()[0]
 
     def std(self) -> Array:
         """Conditional standard deviation of each outcome, (n,) or (n, d)."""
         if self.n_outcomes > 1:
-            return self._quasi_sample(_N_POINTS).std(axis=1)
-        return np.sqrt(self._box_moments()[1]) * self._flow.support.width[0]
+            draws, unit = self._quasi_sample_in_units()
+            return draws.std(axis=1) * unit
+        return self._moments()[1]
 
     def var(self) -> Array:
         """Conditional variance of each outcome, (n,) or (n, d)."""
@@ -137,12 +155,22 @@ class ConditionalDistribution:
             raise IndexError(f"Expected an outcome below {self.n_outcomes}; got {j}.")
         return SampledMarginal(self._quasi_sample(_N_POINTS)[..., j])
 
-    def _box_moments(self) -> tuple[Array, Array]:
+    def _moments(self) -> tuple[Array, Array]:
+        """Mean and standard deviation of one outcome."""
+        base = self._flow.base
+        if isinstance(base, Support):
+            mean, variance = self._box_moments(base)
+            return base.from_box(mean[:, None])[:, 0], np.sqrt(variance) * base.width[0]
+        levels, weights = _double_exponential()
+        quantiles = self.icdf(levels)
+        mean = quantiles @ weights
+        return mean, np.sqrt((quantiles - mean[:, None]) ** 2 @ weights)
+
+    def _box_moments(self, support: Support) -> tuple[Array, Array]:
         """Mean and variance of one outcome on the scale of the support's box: core by quadrature, tails exactly."""
-        support = self._flow.support
         low, high = float(support.low_tail[0]), float(support.high_tail[0])
         levels, weights = _gauss_legendre()
-        core = support.to_box(self.icdf(low + (1 - low - high) * levels)[..., None])[..., 0]
+        core = support.to_box(self.icdf(low + (1 - low - high) * levels)[..., None])[0][..., 0]
         first, second = support.tail_moments()
         mean = (1 - low - high) * core @ weights - low * first + high * (1 + first)
         variance = (1 - low - high) * (core - mean[:, None]) ** 2 @ weights
@@ -151,12 +179,26 @@ class ConditionalDistribution:
         return mean, variance
 
     def _quasi_sample(self, m: int) -> Array:
-        u = qmc.Sobol(self.n_outcomes, scramble=True, rng=np.random.default_rng(0)).random(m)
+        points = qmc.Sobol(self.n_outcomes + 1, scramble=True, rng=np.random.default_rng(0)).random(m)
+        u, chosen = points[:, :-1], points[:, -1]
         draws = np.empty((len(self), m, self.n_outcomes))
         for i in range(0, len(self), 1024):
             x = self._x[i : i + 1024]
-            draws[i : i + 1024] = self._flow.inverse(np.tile(u, (len(x), 1, 1)), x, self._n_threads)
+            tiled = np.tile(u, (len(x), 1, 1)), np.tile(chosen, (len(x), 1))
+            draws[i : i + 1024] = self._mixture.inverse(*tiled, x, self._n_threads)
         return draws
+
+    def _quasi_sample_in_units(self) -> tuple[Array, Array]:
+        """Draws and a unit (d,) of each outcome, in which their squares neither overflow nor vanish."""
+        draws = self._quasi_sample(_N_POINTS)
+        unit = np.abs(draws).max(axis=(0, 1))
+        unit[unit == 0] = 1.0
+        return draws / unit, unit
+
+    @property
+    def _flow(self) -> TreeFlow:
+        """The only member: one outcome has no rotations."""
+        return self._mixture.members[0]
 
     # Arguments
 
@@ -231,3 +273,11 @@ def _gauss_legendre() -> tuple[Array, Array]:
     """Nodes and weights on (0, 1)."""
     nodes, weights = np.polynomial.legendre.leggauss(_N_LEVELS)
     return (nodes + 1) / 2, weights / 2
+
+
+def _double_exponential() -> tuple[Array, Array]:
+    """Nodes and weights on (0, 1) that crowd at its ends, where quantiles of heavy tails run away."""
+    s = np.linspace(-2.9, 2.9, _N_LEVELS)
+    nodes = expit(np.pi * np.sinh(s))
+    weights = np.cosh(s) * nodes * (1 - nodes)
+    return nodes, weights / weights.sum()

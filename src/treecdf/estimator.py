@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -13,20 +13,28 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
-from threadpoolctl import threadpool_limits
 
 from treecdf._kernels.compiling import announce_compilation
-from treecdf.base import Support
-from treecdf.boosting import History, Stage, boost
-from treecdf.classifiers import MLP, Logistic, NodeClassifier, as_node_classifier
+from treecdf.base import Bound
+from treecdf.boosting import History, Recipe, Stage
+from treecdf.classifiers import MLP, Logistic, as_node_classifier
 from treecdf.distribution import ConditionalDistribution
+from treecdf.ensemble import (
+    Mixture,
+    equal_weights,
+    fit_members,
+    likelihood_weights,
+    rotation_matrices,
+    split,
+    stacked_weights,
+    validation_folds,
+)
 from treecdf.flow import TreeFlow
 from treecdf.grower import Growth
 from treecdf.progress import Progress, bar
-from treecdf.rows import Rows
+from treecdf.regions import fit_regions
 from treecdf.settings import as_generator, check_setting, is_int, is_real
 from treecdf.table import (
-    Standardizer,
     Table,
     check_bounds,
     check_size,
@@ -36,7 +44,6 @@ from treecdf.table import (
     read_table,
     read_weights,
 )
-from treecdf.tree import TreeSequence
 
 Array = NDArray[np.float64]
 
@@ -44,9 +51,26 @@ PAPER_STAGES = (Stage(Logistic(), max_depth=6), Stage(MLP((4, 4), alpha=1e-4, ma
 DEFAULT_STAGES = (Stage(Logistic(), max_depth=6), Stage(MLP((4, 4)), max_depth=4))
 
 _SEARCHES = ("score", "exhaustive", "middle")
+_BASES = ("auto", "box", "student")
+_WEIGHTS = ("equal", "stacked", "likelihood")
+
+
+def _is_clusterer(value: Any) -> bool:
+    return hasattr(value, "predict") and not isinstance(value, type)
+
 
 # What each parameter may be, and how to say so.
 _RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "base": (lambda v: isinstance(v, str) and v in _BASES, f"one of {', '.join(map(repr, _BASES))}"),
+    "rotations": (
+        lambda v: v is None or (is_int(v) and v >= 0) or (isinstance(v, list | tuple) and len(v) > 0),
+        "None, an integer of at least 0 or a list of orthogonal matrices",
+    ),
+    "weights": (lambda v: isinstance(v, str) and v in _WEIGHTS, f"one of {', '.join(map(repr, _WEIGHTS))}"),
+    "regions": (
+        lambda v: v == "hdbscan" if isinstance(v, str) else (is_int(v) and v >= 1) or _is_clusterer(v),
+        "an integer of at least 1, 'hdbscan' or a clusterer with predict",
+    ),
     "c0": (lambda v: is_real(v) and 0 < v < 1, "a number between 0 and 1"),
     "gamma": (lambda v: is_real(v) and v >= 0, "a number of at least 0"),
     "eta": (lambda v: is_real(v) and v >= 0, "a number of at least 0"),
@@ -70,8 +94,22 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
     stages : list of Stage, default None
         Kinds of trees, one after the other, each with its own early stopping. None: Logistic nodes in trees of
         depth 6, then MLP((4, 4)) nodes in trees of depth 4.
+    base : "auto", "box" or "student"
+        How outcomes come into the unit cube: a box around the training range with tails beyond it, or the CDF of a
+        Student t fitted to each outcome. "auto": the box for one outcome and with bounds, the t for several.
     bounds : (low, high) or a list of one pair for each outcome, default None
         Hard ends of the outcomes' support; None for an end without bound. Outside them the density is zero.
+    rotations : int or list of (d, d) arrays, default None
+        Several outcomes: a mixture of flows, each grown on outcomes that were scaled and rotated. J means J equally
+        spaced angles of [0, pi / 2) in every coordinate plane, d (d - 1) / 2 * (J - 1) + 1 flows in all; or orthogonal
+        matrices; 0 and None are off.
+    weights : "equal", "stacked" or "likelihood"
+        Of the flows in the mixture. "stacked" maximises the likelihood of validation rows in each region of x;
+        "likelihood" is the paper's product of training likelihoods; "equal" lets every flow set aside other
+        validation rows.
+    regions : int, "hdbscan" or clusterer
+        Partition of the covariates for "stacked" and "likelihood": k-means with so many regions, HDBSCAN, or any
+        scikit-learn clusterer with `predict`, fitted or not.
     c0, gamma : float
         Learning rate c0 (1 - log2 volume)^(-gamma) of a node: smaller boxes learn more slowly.
     eta : float
@@ -93,7 +131,8 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
     split_search : "score", "exhaustive" or "middle"
         Score test of all cuts from one pass; a classifier fitted for every cut; the middle of the box only.
     n_jobs : int or None
-        Threads, -1 for all cores. The model does not depend on it.
+        Threads, or processes that train the flows of a mixture (joblib); -1 for all cores. The model does not depend
+        on it.
     random_state : int, Generator, RandomState or None
         Seed of the validation split and of the starting weights.
     verbose : int
@@ -101,12 +140,12 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
 
     Attributes
     ----------
-    flow_ : TreeFlow
-        The fitted transform.
+    mixture_ : Mixture
+        The fitted flows, `mixture_.members`, and their weights; without rotations a single flow.
     history_ : dict of arrays
-        stage, train, validation (mean log-likelihood) and kept, for every tree that was grown.
+        member, stage, train, validation (mean log-likelihood) and kept, for every tree that was grown.
     n_trees_ : int
-        Trees in the flow.
+        Trees in all flows.
     feature_importances_ : (q,) array
         Share of each covariate in the log-likelihood won by letting the splits depend on x.
     outcome_importances_ : (d,) array
@@ -117,7 +156,11 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
         self,
         *,
         stages: Sequence[Stage] | None = None,
+        base: str = "auto",
         bounds: Any = None,
+        rotations: Any = None,
+        weights: str = "equal",
+        regions: Any = 8,
         c0: float = 0.05,
         gamma: float = 0.5,
         eta: float = 0.1,
@@ -133,7 +176,11 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
         verbose: int = 0,
     ) -> None:
         self.stages = stages
+        self.base = base
         self.bounds = bounds
+        self.rotations = rotations
+        self.weights = weights
+        self.regions = regions
         self.c0 = c0
         self.gamma = gamma
         self.eta = eta
@@ -173,65 +220,77 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
         self.n_outcomes_ = table.y.shape[1]
         bounds = read_bounds(self.bounds, self.n_outcomes_)
         check_bounds(table, bounds, "y")
+        self._check_base(bounds)
         rng = as_generator(self.random_state)
-        train, validation = self._validation_split(table, X_val, y_val, sample_weight_val, rng)
-        if validation is not None:
-            check_bounds(validation, bounds, "y_val")
+        validation = self._validation(table, X_val, y_val, sample_weight_val, rng)
 
         announce_compilation()
-        standardize = Standardizer.fit(train.x, train.weight)
-        support = Support.fit(train.y, train.weight, bounds)
-        classifiers = [as_node_classifier(stage.classifier) for stage in self._stages()]
-        with self._pool() as pool, threadpool_limits(1, user_api="blas"):
-            blocks, history = self._boost(classifiers, train, validation, standardize, support, rng, pool)
-        self.flow_ = TreeFlow(standardize, support, tuple(blocks))
-        self.history_ = {name: np.array(values) for name, values in vars(history).items()}
-        self.n_trees_ = sum(len(block) for block in blocks)
-        self._set_importances(blocks, classifiers)
+        flows, histories = self._fit_members(table, validation, rng)
+        self.mixture_ = self._mix(flows, table, validation[0], rng)
+        self.history_ = _concatenate(histories)
+        self.n_trees_ = int(self.history_["kept"].sum())
+        self._set_importances()
         return self
 
-    def _boost(
-        self,
-        classifiers: Sequence[NodeClassifier],
-        train: Table,
-        validation: Table | None,
-        standardize: Standardizer,
-        support: Support,
-        rng: np.random.Generator,
-        pool: ThreadPoolExecutor | None,
-    ) -> tuple[list[TreeSequence], History]:
-        """Grow the trees; the history is in the outcomes' own unit."""
-        train_rows, train_base, _ = _rows(train, standardize, support, pool)
-        val_rows, val_base, val_share = None, np.nan, 1.0
-        if validation is not None:
-            val_rows, val_base, val_share = _rows(validation, standardize, support, pool)
-        progress = Progress(self.verbose)
-
-        def report(history: History) -> None:
-            k, stage = len(history.stage), history.stage[-1] + 1
-            done = history.stage.count(stage - 1) / self.max_trees
-            val = val_base + val_share * history.validation[-1]
-            progress.show(f"stage {stage} {bar(done)} {k} trees, validation log-likelihood {val:.4f}")
-
-        blocks, history = boost(
-            train_rows,
-            val_rows,
-            list(zip(classifiers, (stage.max_depth for stage in self._stages()), strict=True)),
+    def _fit_members(
+        self, table: Table, validation: Sequence[Any], rng: np.random.Generator
+    ) -> tuple[tuple[TreeFlow, ...], list[History]]:
+        stages = tuple((as_node_classifier(stage.classifier), stage.max_depth) for stage in self._stages())
+        bounds = tuple(read_bounds(self.bounds, self.n_outcomes_))
+        recipe = Recipe(
+            stages,
             self._growth(),
             max_trees=self.max_trees,
             window=self.early_stopping_window,
-            rng=rng,
-            report=report,
+            bounds=bounds,
+            base=self._base(bounds),
         )
+        rotations = self._rotations()
+        progress, trees = Progress(self.verbose), 0
+
+        def report(member: int, history: History, score: float) -> None:
+            nonlocal trees
+            if len(rotations) == 1:
+                stage = history.stage[-1]
+                done = bar(history.stage.count(stage) / self.max_trees)
+                text = f"stage {stage + 1} {done} {len(history.stage)} trees"
+            else:
+                trees += sum(history.kept)
+                text = f"{bar((member + 1) / len(rotations))} {member + 1} of {len(rotations)} members, {trees} trees"
+            progress.show(f"{text}, validation log-likelihood {score:.4f}")
+
+        recipes = [replace(recipe, rotation=matrix) for matrix in rotations]
+        members = fit_members(recipes, table, validation, rng, self.n_jobs, self._n_threads(), report)
         progress.close()
-        history.train = [train_base + value for value in history.train]
-        history.validation = [val_base + val_share * value for value in history.validation]
-        return blocks, history
+        return members
+
+    def _mix(self, flows: Sequence[TreeFlow], table: Table, validation: Any, rng: np.random.Generator) -> Mixture:
+        """The mixture of the members, with the weights of this model's rule."""
+        if len(flows) == 1 or self.weights == "equal":
+            return Mixture(tuple(flows), equal_weights(len(flows)))
+        regions = fit_regions(self.regions, table.x, table.weight, rng)
+        train, held_out = split(table, validation)
+        rule, rows = likelihood_weights, train
+        if self.weights == "stacked" and held_out is not None:
+            rule, rows = stacked_weights, held_out
+        log_prob = np.column_stack(
+            [flow.forward_and_log_det(rows.y[:, None], rows.x, self._n_threads())[1] for flow in flows]
+        )
+        return Mixture(tuple(flows), rule(log_prob, rows.weight, regions(rows.x), regions.n_regions), regions)
+
+    def _base(self, bounds: Sequence[Bound]) -> str:
+        if self.base != "auto":
+            return self.base
+        bounded = any(end is not None for pair in bounds for end in pair)
+        return "box" if self.n_outcomes_ == 1 or bounded else "student"
+
+    def _rotations(self) -> list[Array | None]:
+        return rotation_matrices(self.rotations if self.n_outcomes_ > 1 else None, self.n_outcomes_)
 
     def predict_distribution(self, X: ArrayLike) -> ConditionalDistribution:
         """The conditional distributions at covariates X (n, q)."""
-        check_is_fitted(self, "flow_")
-        return ConditionalDistribution(self.flow_, read_covariates(self, X, reset=False), self._n_threads())
+        check_is_fitted(self, "mixture_")
+        return ConditionalDistribution(self.mixture_, read_covariates(self, X, reset=False), self._n_threads())
 
     def log_prob(self, X: ArrayLike, y: ArrayLike) -> Array:
         """Exact log density (n,) of outcomes y at covariates X, in the outcomes' own unit."""
@@ -286,14 +345,27 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
             check_setting("max_depth", depth, is_int(depth) and 1 <= depth <= 30, "an integer from 1 to 30")
             as_node_classifier(stage.classifier)
 
-    def _validation_split(
+    def _check_base(self, bounds: Sequence[Bound]) -> None:
+        matrices = self._rotations()
+        if self.n_outcomes_ == 1 and self.rotations:
+            warnings.warn("rotations are for several outcomes; with one they are ignored.", UserWarning, stacklevel=3)
+        if not any(end is not None for pair in bounds for end in pair):
+            return
+        if matrices[0] is not None:
+            raise ValueError("bounds cannot be kept by rotated outcomes: expected rotations or bounds, got both.")
+        if self.base == "student":
+            raise ValueError("bounds cannot be kept by base='student': expected base='box' with them.")
+
+    def _validation(
         self,
         table: Table,
         X_val: ArrayLike | None,
         y_val: ArrayLike | None,
         sample_weight_val: ArrayLike | None,
         rng: np.random.Generator,
-    ) -> tuple[Table, Table | None]:
+    ) -> list[Any]:
+        """For each member the validation table, or the rows it sets aside, or None."""
+        n_members = len(self._rotations())
         if (X_val is None) != (y_val is None):
             raise ValueError("Expected X_val and y_val together; got only one of them.")
         if X_val is None and sample_weight_val is not None:
@@ -301,13 +373,16 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
         if X_val is not None and y_val is not None:
             validation = read_table(self, X_val, y_val, sample_weight_val, reset=False)
             read_outcomes(validation.y, self.n_outcomes_)
-            return table, validation
+            check_bounds(validation, read_bounds(self.bounds, self.n_outcomes_), "y_val")
+            return [validation] * n_members
         if self.validation_fraction == 0:
-            return table, None
-        count = min(max(1, round(self.validation_fraction * len(table))), len(table) - 1)
-        chosen = np.zeros(len(table), bool)
-        chosen[rng.permutation(len(table))[:count]] = True
-        return table.take(~chosen), table.take(chosen)
+            if n_members > 1 and self.weights == "stacked":
+                raise ValueError("weights='stacked' needs validation rows: expected validation_fraction above 0.")
+            return [None] * n_members
+        if self.weights == "equal":
+            return validation_folds(len(table), self.validation_fraction, n_members, rng)
+        # Members are weighed by rows that all of them, or none of them, were trained on.
+        return validation_folds(len(table), self.validation_fraction, 1, rng) * n_members
 
     def _n_threads(self) -> int:
         if self.n_jobs is None:
@@ -315,38 +390,32 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         return self.n_jobs if self.n_jobs > 0 else max(1, cores + 1 + self.n_jobs)
 
-    @contextlib.contextmanager
-    def _pool(self) -> Iterator[ThreadPoolExecutor | None]:
-        if self._n_threads() == 1:
-            yield None
-            return
-        with ThreadPoolExecutor(self._n_threads()) as pool:
-            yield pool
-
-    def _set_importances(self, blocks: Sequence[TreeSequence], classifiers: Sequence[NodeClassifier]) -> None:
+    def _set_importances(self) -> None:
         q, d = self.n_features_in_, self.n_outcomes_
         covariates, outcomes = np.zeros(q), np.zeros(d)
-        for block, classifier in zip(blocks, classifiers, strict=True):
-            if not len(block):
-                continue
-            outcomes += np.bincount(block.nodes["axis"], np.maximum(block.nodes["gain"], 0.0), minlength=d)
-            moved = classifier.importance(block.theta, q)
-            total = moved.sum(axis=1, keepdims=True)
-            shares = np.divide(moved, total, out=np.zeros_like(moved), where=total > 0)
-            covariates += block.nodes["covariate_gain"] @ shares
+        classifiers = [as_node_classifier(stage.classifier) for stage in self._stages()]
+        for flow in self.mixture_.members:
+            rotation = flow.base.rotation
+            share_of_axis = np.eye(d) if rotation is None else rotation.matrix.T**2  # of each outcome in each axis
+            for block, classifier in zip(flow.blocks, classifiers, strict=True):
+                if not len(block):
+                    continue
+                gain = np.bincount(block.nodes["axis"], np.maximum(block.nodes["gain"], 0.0), minlength=d)
+                outcomes += gain @ share_of_axis
+                moved = classifier.importance(block.theta, q)
+                total = moved.sum(axis=1, keepdims=True)
+                shares = np.divide(moved, total, out=np.zeros_like(moved), where=total > 0)
+                covariates += block.nodes["covariate_gain"] @ shares
         self.feature_importances_ = covariates / max(covariates.sum(), 1e-300)
         self.outcome_importances_ = outcomes / max(outcomes.sum(), 1e-300)
 
 
-def _rows(
-    table: Table, standardize: Standardizer, support: Support, pool: ThreadPoolExecutor | None
-) -> tuple[Rows, float, float]:
-    """The table's rows inside the box, the base's mean log density of all rows, and the weight share inside."""
-    v = support.to_box(table.y)
-    inside = support.inside(v)
-    total = table.weight.sum()
-    base = float(table.weight @ support.to_unit(v)[1] / total)
-    if not inside.all():
-        table, v = table.take(inside), v[inside]
-    rows = Rows(standardize(table.x), np.clip(v, 1e-300, 1.0), table.weight, pool)
-    return rows, base, rows.weight / total
+def _concatenate(histories: Sequence[History]) -> dict[str, NDArray[Any]]:
+    """The members' histories as one table."""
+    member = np.repeat(np.arange(len(histories)), [len(history.stage) for history in histories])
+
+    def column(name: str, kind: type) -> NDArray[Any]:
+        return np.concatenate([np.array(getattr(history, name), dtype=kind) for history in histories])
+
+    kinds = {"stage": int, "train": float, "validation": float, "kept": bool}
+    return {"member": member} | {name: column(name, kind) for name, kind in kinds.items()}

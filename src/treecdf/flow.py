@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treecdf.base import Support
+from treecdf.base import Base
 from treecdf.table import Standardizer
 from treecdf.tree import TreeSequence
 
 Array = NDArray[np.float64]
 
 _CHUNK_POINTS = 65_536  # points that are worked on together
+_SMALLEST_CHUNK = 1024  # points that are worth a thread
 
 
 @dataclass(frozen=True)
@@ -24,13 +25,13 @@ class TreeFlow:
     """Forward is data -> uniform; inverse is sampling. The covariates x (n, q) are always an argument."""
 
     standardize: Standardizer
-    support: Support
+    base: Base
     blocks: tuple[TreeSequence, ...]
 
     @property
     def n_outcomes(self) -> int:
         """d, the number of outcomes."""
-        return len(self.support.low)
+        return self.base.n_outcomes
 
     def forward_and_log_det(self, y: Array, x: Array, n_threads: int = 1) -> tuple[Array, Array]:
         """Images in the cube of outcomes y (n, m, d), m at each row of x, and log-determinants (n, m)."""
@@ -54,31 +55,32 @@ class TreeFlow:
 
     def _forward(self, y: Array, x: Array) -> tuple[Array, Array]:
         z = self.standardize(x)
-        v = self.support.to_box(y)
-        inside = self.support.inside(v)
+        v, base_log_det = self.base.to_box(y)
+        inside = self.base.inside(v)
         moved = np.clip(v, 1e-300, 1.0)
         log_det = np.zeros(v.shape[:2])
         for block in self.blocks:
             moved, step = block.forward_and_log_det(moved, z)
             log_det += step
-        u, log_det_support = self.support.to_unit(np.where(inside[..., None], moved, v))
-        log_det = np.where(inside, log_det, 0.0) + log_det_support
+        u = self.base.to_unit(np.where(inside[..., None], moved, v))
+        log_det = np.where(inside, log_det, 0.0) + base_log_det
         return u, np.where(np.isinf(y).any(axis=-1), -np.inf, log_det)
 
     def _inverse(self, u: Array, x: Array) -> Array:
         z = self.standardize(x)
-        v = self.support.from_unit(u)
-        inside = self.support.inside(v)
+        v = self.base.from_unit(u)
+        inside = self.base.inside(v)
         moved = np.clip(v, 1e-300, 1.0)
         for block in reversed(self.blocks):
             moved = block.inverse(moved, z)
-        return self.support.from_box(np.where(inside[..., None], moved, v))
+        return self.base.from_box(np.where(inside[..., None], moved, v))
 
 
 def _by_chunks(task: Callable[[slice], Any], points: Array, n_threads: int) -> None:
     """Run `task` on slices of the rows; rows do not depend on one another, so the threads do not matter."""
     n, m, _ = points.shape
-    size = max(1, _CHUNK_POINTS // max(m, 1))
+    points_each = min(max(n * m // n_threads, _SMALLEST_CHUNK), _CHUNK_POINTS)
+    size = max(1, points_each // max(m, 1))
     slices = [slice(i, i + size) for i in range(0, n, size)]
     if n_threads == 1 or len(slices) == 1:
         for rows in slices:

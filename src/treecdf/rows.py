@@ -7,7 +7,7 @@ the order of the shards. So the result does not depend on the number of threads.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -81,7 +81,7 @@ class Shard:
 class Rows:
     """Rows in memory. x (n, q) standardised, u (n, d) in the unit cube, weight (n,)."""
 
-    def __init__(self, x: Array, u: Array, weight: Array, pool: ThreadPoolExecutor | None = None) -> None:
+    def __init__(self, x: Array, u: Array, weight: Array, pool: Executor | None = None) -> None:
         self.n_covariates, self.n_outcomes = x.shape[1], u.shape[1]
         self.weight = float(weight.sum())
         self._pool = pool
