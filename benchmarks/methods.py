@@ -21,9 +21,13 @@ def _stages(*which: int, max_depth: int = 6):
     return [Stage(classifier=classifiers[k], max_depth=max_depth) for k in which]
 
 
+def _n_rotations(d: int) -> int:
+    """As in the paper: 12 of two outcomes, 6 in each plane of more."""
+    return 12 if d == 2 else 6
+
+
 def _rotated(d: int, **overrides):
-    """The paper's numbers of rotations: 12 of two outcomes, 6 in each plane of more."""
-    return _paper(rotations=12 if d == 2 else 6, **overrides)
+    return _paper(rotations=_n_rotations(d), **overrides)
 
 
 def _rotated_in_regions(d: int, weights: str, regions: int | str, random_state: int):
@@ -45,6 +49,7 @@ METHODS = {
     "default": lambda random_state, d: _default(random_state=random_state),
     # Mixtures of rotated flows: equal weights, or stacked and likelihood weights in 8 regions
     "rotated": lambda random_state, d: _rotated(d, random_state=random_state),
+    "default_rotated": lambda random_state, d: _default(rotations=_n_rotations(d), random_state=random_state),
     "rotated_stacked": lambda random_state, d: _rotated(d, weights="stacked", random_state=random_state),
     "rotated_likelihood": lambda random_state, d: _rotated(d, weights="likelihood", random_state=random_state),
     "rotated_eta01": lambda random_state, d: _rotated(d, eta=0.01, random_state=random_state),

@@ -4,6 +4,7 @@ import io
 import pickle
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from itertools import count
@@ -299,7 +300,7 @@ def grid_of(first, second):
 @every_mixture
 def test_density_integrates_to_one(name):
     """The grid is turned, so that no member's cuts lie along it, where the midpoint rule would be poor."""
-    nodes, steps = axis_with_tails(-5.0, 5.0, 220, 30)
+    nodes, steps = axis_with_tails(-5.0, 5.0, 190, 25)
     y = Y.mean(axis=0) + Y.std(axis=0) * (grid_of(nodes, nodes) @ angle(0.2))
     weight = np.outer(steps, steps).ravel() * np.prod(Y.std(axis=0))
     density = mixture(name).predict_distribution(AT).pdf(np.tile(y, (len(AT), 1, 1)))
@@ -1184,20 +1185,39 @@ def test_the_joblib_backend_is_used(monkeypatch):
     assert type(made[0]._backend).__name__ == "ThreadingBackend"
 
 
+def fit_members_in_threads():
+    with joblib.parallel_config(backend="threading"):
+        fit(rotations=2, max_trees=1, n_jobs=2)
+
+
+def fit_two_models_in_threads():
+    with ThreadPoolExecutor(2) as pool:
+        for job in [pool.submit(fit, rotations=None, max_trees=1) for _ in range(2)]:
+            job.result()
+
+
+def threads_of_linear_algebra():
+    return [library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"]
+
+
 @pytest.mark.usefixtures("blas_threads")
-def test_fitting_in_threads_leaves_the_linear_algebra_its_threads(monkeypatch):
-    """A member that begins while another is trained, and ends after it, must not put back the other's limit."""
+@pytest.mark.parametrize("fit_two", [fit_members_in_threads, fit_two_models_in_threads], ids=["members", "models"])
+@pytest.mark.parametrize("again", [False, True], ids=["first", "again"])
+def test_linear_algebra_has_one_thread_while_flows_are_trained_and_all_of_them_later(fit_two, again, monkeypatch):
+    """A flow that begins while another is trained, and ends after it, must not put back the other's limit."""
     first_is_in, second_is_in, first_is_done = (threading.Event() for _ in range(3))
     order, split, fit_flow = count(), treecdf.ensemble.split, treecdf.ensemble.fit_flow
+    seen = []
 
     def begin(*args):
         if next(order) == 1:
-            first_is_in.wait(5)
+            first_is_in.wait(20)
         return split(*args)
 
     def train(*args):
         is_first = not first_is_in.is_set()
         first_is_in.set()
+        seen.extend(threads_of_linear_algebra())
         trained = fit_flow(*args)
         if is_first:
             second_is_in.wait(20)
@@ -1206,14 +1226,17 @@ def test_fitting_in_threads_leaves_the_linear_algebra_its_threads(monkeypatch):
             second_is_in.set()
             first_is_done.wait(20)
             time.sleep(0.3)
+            seen.extend(threads_of_linear_algebra())
         return trained
 
+    before = threads_of_linear_algebra()
+    if again:
+        fit(max_trees=1)
     monkeypatch.setattr(treecdf.ensemble, "split", begin)
     monkeypatch.setattr(treecdf.ensemble, "fit_flow", train)
-    before = threadpool_info()
-    with joblib.parallel_config(backend="threading"):
-        fit(rotations=2, max_trees=1, n_jobs=2)
-    assert threadpool_info() == before
+    fit_two()
+    assert set(seen) == {1}
+    assert threads_of_linear_algebra() == before
 
 
 @pytest.mark.parametrize("n_jobs", [2, 3])
