@@ -140,7 +140,7 @@ def test_infinite_bounds_are_no_bounds():
 
 BAD_PARAMETERS = {
     "base": ["normal", None, 1, ["box"]],
-    "rotations": [-1, 2.5, True, False, "a", [], (), np.nan, np.eye(2)],
+    "rotations": [-1, 2.5, True, False, "a", [], (), np.nan, np.eye(2), np.zeros((0, 2, 2))],
     "weights": ["stack", None, 3, ["equal"], True],
     "regions": [0, -1, 2.5, None, True, "kmeans", [], np.nan, DBSCAN(), KMeans],
     "c0": [0, 1, -0.1, np.nan, "a", None, True],
@@ -171,7 +171,7 @@ def test_bad_parameter(name, value):
 
 GOOD_PARAMETERS = {
     "base": ["auto", "box", "student"],
-    "rotations": [None, 0, 1, np.int64(2), [np.eye(2)], (np.eye(2), [[0, 1], [-1, 0]])],
+    "rotations": [None, 0, 1, np.int64(2), [np.eye(2)], np.eye(2)[None], (np.eye(2), [[0, 1], [-1, 0]])],
     "weights": ["equal", "stacked", "likelihood"],
     "regions": [1, np.int64(3), "hdbscan", KMeans(2, random_state=0), KMeans(2, random_state=0).fit(X)],
 }

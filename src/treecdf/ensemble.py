@@ -14,11 +14,12 @@ import numpy as np
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from scipy.special import logsumexp
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController, threadpool_limits
 
 from treecdf.boosting import History, Recipe, fit_flow
 from treecdf.flow import TreeFlow
 from treecdf.regions import Regions
+from treecdf.settings import is_int
 from treecdf.table import Table
 
 Array = NDArray[np.float64]
@@ -72,15 +73,20 @@ class Mixture:
         return y
 
 
+def has_no_rotations(rotations: Any) -> bool:
+    """Whether the parameter is None or 0."""
+    return rotations is None or (is_int(rotations) and rotations == 0)
+
+
 def rotation_matrices(rotations: Any, n_outcomes: int) -> list[Array | None]:
     """The members' rotations: None for outcomes as they are.
 
     A number J means J equally spaced angles in every coordinate plane; a quarter turn maps axes to axes, so they
     divide [0, pi / 2), and the angle 0, which all planes share, is taken once.
     """
-    if rotations is None or (isinstance(rotations, int | np.integer) and rotations == 0):
+    if has_no_rotations(rotations):
         return [None]
-    if isinstance(rotations, int | np.integer):
+    if is_int(rotations):
         matrices: list[Array | None] = [np.eye(n_outcomes)]
         angles = np.pi / 2 * np.arange(1, rotations) / rotations
         for j in range(n_outcomes):
@@ -135,11 +141,10 @@ def fit_members(
     rngs = [np.random.default_rng(rng.integers(2**63, size=4)) for _ in recipes]
     jobs = (delayed(_fit_member)(r, table, v, g) for r, v, g in zip(recipes, validation, rngs, strict=True))
     flows, histories = [], []
-    with _BLAS:  # also here, because a limit is only lifted by the thread that set it
-        for number, (flow, history) in enumerate(Parallel(n_jobs, return_as="generator")(jobs)):
-            report(number, history, max(history.validation, default=np.nan))
-            flows.append(flow)
-            histories.append(history)
+    for number, (flow, history) in enumerate(Parallel(n_jobs, return_as="generator")(jobs)):
+        report(number, history, max(history.validation, default=np.nan))
+        flows.append(flow)
+        histories.append(history)
     return tuple(flows), histories
 
 
@@ -182,7 +187,17 @@ class _OneThread:
         with self._lock:
             self._users -= 1
             if not self._users:
+                self._hand_over()
                 self._limits.restore_original_limits()
+                self._hand_over()
+
+    @staticmethod
+    def _hand_over() -> None:
+        """Recent threadpoolctl lets only the thread that set a limit change it; the last fit may run in another."""
+        for library in ThreadpoolController().lib_controllers:
+            clear = getattr(library, "clear_controlling_thread", None)
+            if clear is not None:
+                clear(force=True)
 
 
 _BLAS = _OneThread()
@@ -207,6 +222,7 @@ def equal_weights(n_members: int) -> Array:
 
 def likelihood_weights(log_prob: Array, weight: Array, region: Ints, n_regions: int) -> Array:
     """The paper's rule: in proportion to the product of the likelihoods of a region's training rows."""
+    log_prob = log_prob - log_prob.max(axis=1, keepdims=True)  # only ratios count, and large sums lose digits
     sums = np.zeros((n_regions + 1, log_prob.shape[1]))
     np.add.at(sums, region, weight[:, None] * log_prob)
     empty = np.bincount(region, minlength=n_regions + 1) == 0

@@ -23,6 +23,7 @@ from treecdf.ensemble import (
     Mixture,
     equal_weights,
     fit_members,
+    has_no_rotations,
     likelihood_weights,
     rotation_matrices,
     split,
@@ -32,7 +33,7 @@ from treecdf.ensemble import (
 from treecdf.flow import TreeFlow
 from treecdf.grower import Growth
 from treecdf.progress import Progress, bar
-from treecdf.regions import fit_regions
+from treecdf.regions import Regions, fit_regions
 from treecdf.settings import as_generator, check_setting, is_int, is_real
 from treecdf.table import (
     Table,
@@ -55,6 +56,11 @@ _BASES = ("auto", "box", "student")
 _WEIGHTS = ("equal", "stacked", "likelihood")
 
 
+def _is_list_of_matrices(value: Any) -> bool:
+    is_list = isinstance(value, list | tuple) or (isinstance(value, np.ndarray) and value.ndim == 3)
+    return is_list and len(value) > 0
+
+
 def _is_clusterer(value: Any) -> bool:
     return hasattr(value, "predict") and not isinstance(value, type)
 
@@ -63,7 +69,7 @@ def _is_clusterer(value: Any) -> bool:
 _RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "base": (lambda v: isinstance(v, str) and v in _BASES, f"one of {', '.join(map(repr, _BASES))}"),
     "rotations": (
-        lambda v: v is None or (is_int(v) and v >= 0) or (isinstance(v, list | tuple) and len(v) > 0),
+        lambda v: v is None or (is_int(v) and v >= 0) or _is_list_of_matrices(v),
         "None, an integer of at least 0 or a list of orthogonal matrices",
     ),
     "weights": (lambda v: isinstance(v, str) and v in _WEIGHTS, f"one of {', '.join(map(repr, _WEIGHTS))}"),
@@ -225,8 +231,11 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
         validation = self._validation(table, X_val, y_val, sample_weight_val, rng)
 
         announce_compilation()
+        regions = None
+        if len(validation) > 1 and self.weights != "equal":
+            regions = fit_regions(self.regions, table.x, table.weight, rng)
         flows, histories = self._fit_members(table, validation, rng)
-        self.mixture_ = self._mix(flows, table, validation[0], rng)
+        self.mixture_ = self._mix(flows, table, validation[0], regions)
         self.history_ = _concatenate(histories)
         self.n_trees_ = int(self.history_["kept"].sum())
         self._set_importances()
@@ -264,11 +273,10 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
         progress.close()
         return members
 
-    def _mix(self, flows: Sequence[TreeFlow], table: Table, validation: Any, rng: np.random.Generator) -> Mixture:
+    def _mix(self, flows: Sequence[TreeFlow], table: Table, validation: Any, regions: Regions | None) -> Mixture:
         """The mixture of the members, with the weights of this model's rule."""
-        if len(flows) == 1 or self.weights == "equal":
+        if regions is None:
             return Mixture(tuple(flows), equal_weights(len(flows)))
-        regions = fit_regions(self.regions, table.x, table.weight, rng)
         train, held_out = split(table, validation)
         rule, rows = likelihood_weights, train
         if self.weights == "stacked" and held_out is not None:
@@ -347,7 +355,7 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
 
     def _check_base(self, bounds: Sequence[Bound]) -> None:
         matrices = self._rotations()
-        if self.n_outcomes_ == 1 and self.rotations:
+        if self.n_outcomes_ == 1 and not has_no_rotations(self.rotations):
             warnings.warn("rotations are for several outcomes; with one they are ignored.", UserWarning, stacklevel=3)
         if not any(end is not None for pair in bounds for end in pair):
             return
