@@ -1,0 +1,96 @@
+"""Small trees on binned covariates against a naive twin."""
+
+import numpy as np
+import pytest
+
+from treecdf._kernels.histogram import add_leaves, grow
+
+N_BINS, DEPTH = 7, 3
+
+
+def problem(seed, n=120, q=3, n_outputs=1, n_roots=1, missing=True):
+    rng = np.random.default_rng(seed)
+    codes = rng.integers(0 if missing else 1, N_BINS + 1, (q, n)).astype(np.uint8)
+    gradient = rng.normal(size=(n, n_outputs)) + (codes[:1].T > 3)
+    return codes, rng.integers(0, n_roots, n), gradient, rng.uniform(0.5, 1.5, (n, n_outputs))
+
+
+def fit(codes, root, gradient, hessian, rows=None, columns=None, min_rows=4.0, ridge=0.7):
+    n_roots, n_outputs = int(root.max()) + 1, gradient.shape[1]
+    column, cut, missing_left = (np.zeros((n_roots, 2**DEPTH - 1), np.int64) for _ in range(3))
+    leaf = np.zeros((n_roots, 2**DEPTH, n_outputs))
+    rows = np.arange(len(root)) if rows is None else rows
+    columns = np.arange(len(codes)) if columns is None else columns
+    tree = (column, cut, missing_left, leaf)
+    grow(codes, rows, root.copy(), gradient, hessian, columns, N_BINS, min_rows, ridge, *tree)
+    return tree
+
+
+def naive(codes, rows, gradient, hessian, columns, depth, min_rows=4.0, ridge=0.7):
+    """Leaf values of the rows, by trying every split of every node."""
+
+    def score(some):
+        return float((gradient[some].sum(axis=0) ** 2 / (hessian[some].sum(axis=0) + ridge)).sum())
+
+    best, best_gain = None, 1e-9
+    for column in columns if depth else []:
+        for side in (0, 1):
+            for cut in range(1, N_BINS):
+                bins = codes[column, rows]
+                left = np.where(bins == 0, side == 1, bins <= cut)
+                if min(left.sum(), (~left).sum()) < min_rows:
+                    continue
+                gain = score(rows[left]) + score(rows[~left]) - score(rows)
+                if gain > best_gain + 1e-9:
+                    best, best_gain = left, gain
+    if best is None:
+        value = -gradient[rows].sum(axis=0) / (hessian[rows].sum(axis=0) + ridge)
+        return {int(i): value for i in rows}
+    parts = (rows[best], rows[~best])
+    return {k: v for part in parts for k, v in naive(codes, part, gradient, hessian, columns, depth - 1).items()}
+
+
+def leaves(codes, root, tree, n_outputs, rate=1.0):
+    scores = np.zeros((len(root), n_outputs))
+    add_leaves(codes, root, *tree, rate, scores)
+    return scores
+
+
+@pytest.mark.parametrize("n_outputs", [1, 3])
+@pytest.mark.parametrize("n_roots", [1, 4])
+@pytest.mark.parametrize("seed", range(4))
+def test_trees_are_the_twins(seed, n_roots, n_outputs):
+    codes, root, gradient, hessian = problem(seed, n_outputs=n_outputs, n_roots=n_roots)
+    found = leaves(codes, root, fit(codes, root, gradient, hessian), n_outputs)
+    for k in range(n_roots):
+        expected = naive(codes, np.flatnonzero(root == k), gradient, hessian, range(3), DEPTH)
+        assert len(expected) > 10
+        for i, value in expected.items():
+            np.testing.assert_allclose(found[i], value, atol=1e-9)
+
+
+def test_only_given_rows_and_columns_count():
+    codes, root, gradient, hessian = problem(5)
+    rows, columns = np.arange(0, 120, 2), np.array([2])
+    tree = fit(codes, root, gradient, hessian, rows, columns)
+    other = gradient.copy()
+    other[1::2] = 1e6
+    again = fit(codes, root, other, hessian, rows, columns)
+    assert all(np.array_equal(*pair) for pair in zip(tree, again, strict=True))
+    assert set(tree[0].ravel()) <= {-1, 2}
+
+
+def test_a_node_that_cannot_be_split_is_a_leaf():
+    codes, root, gradient, hessian = problem(6)
+    tree = fit(codes, root, gradient, hessian, min_rows=61.0)
+    assert (tree[0] == -1).all()
+    np.testing.assert_allclose(leaves(codes, root, tree, 1)[:, 0], -gradient.sum() / (hessian.sum() + 0.7), rtol=1e-12)
+
+
+def test_rows_without_root_are_left_out_and_the_rate_scales():
+    codes, root, gradient, hessian = problem(7)
+    tree = fit(codes, root, gradient, hessian)
+    whole, half = leaves(codes, root, tree, 1), leaves(codes, np.where(np.arange(120) < 60, 0, -1), tree, 1, 0.5)
+    np.testing.assert_allclose(half[:60], whole[:60] / 2)
+    assert (half[60:] == 0).all()
+    assert (whole != 0).all()
