@@ -40,7 +40,7 @@ class Rotation:
         share = weight / weight.sum()
         parts = (y - center) / np.where(half > 0, half, 1.0)  # within (-1, 1): no square overflows
         scale = half * np.sqrt(share @ (parts - share @ parts) ** 2)
-        return Rotation(center, np.where(scale > 0, scale, _length_of_constant(center)), matrix)
+        return Rotation(center, np.where(scale > 0, scale, length_of_constant(center)), matrix)
 
     @property
     def log_det(self) -> float:
@@ -58,13 +58,13 @@ class Rotation:
             return self.center + self.scale * (np.clip(r, -_FAR, _FAR) @ self.matrix.T)
 
 
-def _length_of_constant(value: Array) -> Array:
+def length_of_constant(value: Array) -> Array:
     """A length for outcomes that have none because they are constant."""
     return np.where(value != 0, np.maximum(np.abs(value) * 1e-3, 1e-300), 1.0)
 
 
 class Base(Protocol):
-    """What brings outcomes into the cube before the trees: a Support or a Student."""
+    """What brings outcomes into the cube before the trees: a Support, a Student or a Conditional."""
 
     @property
     def rotation(self) -> Rotation | None:
@@ -76,8 +76,16 @@ class Base(Protocol):
         """d, the number of outcomes."""
         ...
 
-    def to_box(self, y: Array) -> tuple[Array, Array]:
-        """Where the trees see outcomes y (..., d), and the log-determinant (...) of the base."""
+    def parameters(self, x: Array) -> Array:
+        """What the base knows (n, P) of rows with standardised covariates x (n, q)."""
+        ...
+
+    def seen(self, parameters: Array) -> Array:
+        """Covariates (n, k) of the trees besides x."""
+        ...
+
+    def to_box(self, y: Array, parameters: Array) -> tuple[Array, Array]:
+        """Where the trees see outcomes y (n, m, d), and the log-determinants (n, m) of the base."""
         ...
 
     def inside(self, v: Array) -> NDArray[np.bool_]:
@@ -92,13 +100,25 @@ class Base(Protocol):
         """Inverse of `to_unit`."""
         ...
 
-    def from_box(self, v: Array) -> Array:
+    def from_box(self, v: Array, parameters: Array) -> Array:
         """Inverse of `to_box`."""
         ...
 
 
+class Unconditional:
+    """A base that is the same for every x: it has no parameters, and the trees see nothing of it."""
+
+    def parameters(self, x: Array) -> Array:
+        """None (n, 0)."""
+        return np.empty((len(x), 0))
+
+    def seen(self, parameters: Array) -> Array:
+        """Nothing (n, 0)."""
+        return parameters
+
+
 @dataclass(frozen=True)
-class Support:
+class Support(Unconditional):
     """A box with a heavy tail beyond each end that is not a hard bound. All arrays have length d.
 
     The trees move points inside the box only, so a tail keeps its mass whatever the trees learn. With a rotation it
@@ -122,7 +142,7 @@ class Support:
             y = rotation.turn(y)
         smallest, largest = y.min(axis=0), y.max(axis=0)
         length = largest - smallest
-        margin = np.where(length > 0, _MARGIN * length, _length_of_constant(smallest))
+        margin = np.where(length > 0, _MARGIN * length, length_of_constant(smallest))
         lower = np.array([np.nan if low is None else low for low, _ in bounds])
         upper = np.array([np.nan if high is None else high for _, high in bounds])
         tail = 0.5 / (weight.sum() + 1)
@@ -144,7 +164,7 @@ class Support:
         """Lengths of the box."""
         return self.high - self.low
 
-    def to_box(self, y: Array) -> tuple[Array, Array]:
+    def to_box(self, y: Array, parameters: Array | None = None) -> tuple[Array, Array]:
         """Outcomes y (..., d) on the box's own scale, where it is (0, 1)^d; outcomes beyond it lie outside.
 
         The log-determinant (...) is that of the whole way y -> u without trees, -inf beyond a bound.
@@ -160,7 +180,7 @@ class Support:
         log_det = (np.where(beyond > 0, log_tail, log_core) - np.log(self.width)).sum(axis=-1)
         return v, log_det + (0.0 if self.rotation is None else self.rotation.log_det)
 
-    def from_box(self, v: Array) -> Array:
+    def from_box(self, v: Array, parameters: Array | None = None) -> Array:
         """Inverse of `to_box`."""
         # Two products, because width alone times a far v may overflow where the sum does not.
         with np.errstate(invalid="ignore", over="ignore"):
@@ -197,7 +217,7 @@ class Support:
 
 
 @dataclass(frozen=True)
-class Student:
+class Student(Unconditional):
     """Each (rotated) outcome through the CDF of a Student t: the trees act everywhere, the tails are the t's.
 
     All arrays have length d.
@@ -221,7 +241,7 @@ class Student:
         """d, the number of outcomes."""
         return len(self.location)
 
-    def to_box(self, y: Array) -> tuple[Array, Array]:
+    def to_box(self, y: Array, parameters: Array | None = None) -> tuple[Array, Array]:
         """CDF values of outcomes y (..., d) and the log-determinant (...)."""
         r = y if self.rotation is None else self.rotation.turn(y)
         with np.errstate(over="ignore"):
@@ -241,7 +261,7 @@ class Student:
         """There is nothing to do yet."""
         return u
 
-    def from_box(self, v: Array) -> Array:
+    def from_box(self, v: Array, parameters: Array | None = None) -> Array:
         """Inverse of `to_box`; 0 and 1 go to the ends of the line."""
         with np.errstate(over="ignore"):
             r = self.location + self.scale * stdtrit(self.dof, v)
@@ -263,7 +283,7 @@ def _fit_t(y: Array, weight: Array) -> tuple[float, float, float]:
     if spread == 0:
         spread = float(share @ np.abs(y - center))
     if spread == 0:
-        return center, float(_length_of_constant(np.array(center))), _DEGREES[0]
+        return center, float(length_of_constant(np.array(center))), _DEGREES[0]
     z = np.clip((y - center) / spread, -1e100, 1e100)
     location, scale = 0.0, 1.0
     best = (-np.inf, location, scale, _DEGREES[0])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,11 +12,16 @@ from numpy.typing import NDArray
 
 from treecdf.base import Base, Bound, Student, Support
 from treecdf.classifiers import NodeClassifier
-from treecdf.flow import TreeFlow
+from treecdf.conditional import Conditional
+from treecdf.flow import TreeFlow, tree_covariates
 from treecdf.grower import Growth, TreeGrower
+from treecdf.learners.protocol import Learner
 from treecdf.rows import Rows
 from treecdf.table import Standardizer, Table
 from treecdf.tree import TreeSequence
+
+Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 # A row this much denser than the uniform (per outcome) is an atom at the resolution of float64.
 _LARGEST_LOG_DENSITY = 30.0
@@ -53,8 +58,17 @@ class Recipe:
     max_trees: int
     window: int
     bounds: tuple[Bound, ...]
-    rotation: NDArray[np.float64] | None = None  # orthogonal matrix (d, d)
-    base: str = "box"
+    rotation: Array | None = None  # orthogonal matrix (d, d)
+    base: str = "box"  # or "student"
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """Flows that share a base, their history, and log densities (n,) of rows they were not trained on."""
+
+    flows: tuple[TreeFlow, ...]
+    history: History
+    left_out: Array | None = None
 
 
 def fit_flow(
@@ -64,91 +78,197 @@ def fit_flow(
     rng: np.random.Generator,
     pool: Executor | None = None,
     report: Callable[[History, float], None] = lambda history, score: None,
-) -> tuple[TreeFlow, History]:
-    """Train a flow; its history, and the validation score it reports, are in the outcomes' own unit."""
+) -> Fitted:
+    """Train a flow on an unconditional base; `left_out` are the validation rows."""
     standardize = Standardizer.fit(train.x, train.weight)
     base: Base
     if recipe.base == "student":
         base = Student.fit(train.y, train.weight, recipe.rotation)
     else:
         base = Support.fit(train.y, train.weight, recipe.bounds, recipe.rotation)
-    train_rows, train_base, _ = _rows(train, standardize, base, pool)
-    val_rows, val_base, val_share = None, np.nan, 1.0
+    located = [_locate(rows, standardize, base) for rows in (train, validation) if rows is not None]
+    fold = Fold(*located)
+    return _fit_trees(recipe, standardize, base, [fold], rng, pool, report)
+
+
+def fit_conditional_flows(
+    recipe: Recipe,
+    learners: Sequence[Learner],
+    table: Table,
+    fold: Ints,
+    validation: Table | None,
+    is_stopped: bool,
+    rng: np.random.Generator,
+    pool: Executor | None = None,
+    report: Callable[[History, float], None] = lambda history, score: None,
+) -> Fitted:
+    """Train a flow for each fold (n,) of the rows, stopped by the fold, all on one conditional base of one outcome.
+
+    With a validation table there is one flow, stopped by that; `left_out` then are its rows, else all rows. One that
+    is not to be stopped grows on all rows.
+    """
+    standardize = Standardizer.fit(table.x, table.weight)
+    z = standardize(table.x)
+    base, parameters = Conditional.cross_fit(learners, z, table.y, table.weight, recipe.bounds[0], fold, rng)
+    rows = _locate(table, standardize, base, parameters)
     if validation is not None:
-        val_rows, val_base, val_share = _rows(validation, standardize, base, pool)
+        folds = [Fold(rows, _locate(validation, standardize, base))]
+    elif not is_stopped:
+        folds = [Fold(rows)]
+    else:
+        folds = [Fold(rows.take(fold != f), rows.take(fold == f)) for f in range(int(fold.max()) + 1)]
+    fitted = _fit_trees(recipe, standardize, base, folds, rng, pool, report)
+    flows = fitted.flows if any(len(block) for flow in fitted.flows for block in flow.blocks) else fitted.flows[:1]
+    left_out = fitted.left_out
+    if validation is None and left_out is not None:
+        left_out = np.empty(len(table))
+        left_out[np.argsort(fold, kind="stable")] = fitted.left_out
+    return Fitted(flows, fitted.history, left_out)
+
+
+@dataclass(frozen=True)
+class Located:
+    """Rows as the trees meet them: covariates z (n, q + k), place v (n, d) in the box, log density (n,) so far."""
+
+    z: Array
+    v: Array
+    weight: Array
+    log_density: Array
+    inside: NDArray[np.bool_]
+
+    def take(self, rows: NDArray[Any]) -> Located:
+        """Some of the rows."""
+        return Located(self.z[rows], self.v[rows], self.weight[rows], self.log_density[rows], self.inside[rows])
+
+    def mean(self) -> float:
+        """Mean log density."""
+        return float(self.weight @ self.log_density / self.weight.sum())
+
+    def share_inside(self) -> float:
+        """Of the weight."""
+        return float(self.weight[self.inside].sum() / self.weight.sum())
+
+    def rows(self, pool: Executor | None) -> Rows:
+        """The rows the trees act on."""
+        inside = self.inside
+        return Rows(self.z[inside], np.clip(self.v[inside], 1e-300, 1.0), self.weight[inside], pool)
+
+
+@dataclass(frozen=True)
+class Fold:
+    """What a flow is trained on, and what stops it."""
+
+    train: Located
+    validation: Located | None = None
+
+
+def _locate(table: Table, standardize: Standardizer, base: Base, parameters: Array | None = None) -> Located:
+    z = standardize(table.x)
+    if parameters is None:
+        parameters = base.parameters(z)
+    v, log_det = base.to_box(table.y[:, None, :], parameters)
+    return Located(tree_covariates(z, base, parameters), v[:, 0], table.weight, log_det[:, 0], base.inside(v)[:, 0])
+
+
+def _fit_trees(
+    recipe: Recipe,
+    standardize: Standardizer,
+    base: Base,
+    folds: Sequence[Fold],
+    rng: np.random.Generator,
+    pool: Executor | None,
+    report: Callable[[History, float], None],
+) -> Fitted:
+    """Grow the trees of every fold; the history, and the score it reports, are in the outcomes' own unit."""
+    rows = [(fold.train.rows(pool), fold.validation and fold.validation.rows(pool)) for fold in folds]
+    held_out = [fold.validation for fold in folds if fold.validation is not None]
+    train_base, _ = _average([fold.train for fold in folds])
+    val_base, val_share = _average(held_out) if held_out else (np.nan, 1.0)
 
     def tell(history: History) -> None:
         report(history, val_base + val_share * history.validation[-1])
 
-    blocks, history = boost(train_rows, val_rows, recipe, rng, tell)
+    blocks, history = boost(rows, recipe, rng, tell)
     history.train = [train_base + value for value in history.train]
     history.validation = [val_base + val_share * value for value in history.validation]
-    return TreeFlow(standardize, base, tuple(blocks)), history
+    left_out = []
+    for fold, (_, validation) in zip(folds, rows, strict=True):
+        if fold.validation is not None and validation is not None:
+            log_density = fold.validation.log_density.copy()
+            log_density[fold.validation.inside] += validation.log_density()
+            left_out.append(log_density)
+    flows = tuple(TreeFlow(standardize, base, tuple(of_fold)) for of_fold in blocks)
+    return Fitted(flows, history, np.concatenate(left_out) if left_out else None)
 
 
-def _rows(table: Table, standardize: Standardizer, base: Base, pool: Executor | None) -> tuple[Rows, float, float]:
-    """The table's rows inside the box, the base's mean log density of all rows, and the weight share inside."""
-    v, log_det = base.to_box(table.y)
-    inside = base.inside(v)
-    total = table.weight.sum()
-    base_log_lik = float(table.weight @ log_det / total)
-    if not inside.all():
-        table, v = table.take(inside), v[inside]
-    rows = Rows(standardize(table.x), np.clip(v, 1e-300, 1.0), table.weight, pool)
-    return rows, base_log_lik, rows.weight / total
+def _average(parts: Sequence[Located]) -> tuple[float, float]:
+    """Mean log density, and the share of the weight inside the box, over all parts."""
+    weight = np.array([part.weight.sum() for part in parts])
+    weight /= weight.sum()
+    return float(weight @ [part.mean() for part in parts]), float(weight @ [part.share_inside() for part in parts])
 
 
 def boost(
-    train: Rows,
-    validation: Rows | None,
+    folds: Sequence[tuple[Rows, Rows | None]],
     recipe: Recipe,
     rng: np.random.Generator,
     report: Callable[[History], None] = lambda history: None,
-) -> tuple[list[TreeSequence], History]:
-    """Grow the stages' trees; return one sequence, perhaps empty, for each stage, and the history.
+) -> tuple[list[list[TreeSequence]], History]:
+    """Grow the stages' trees for pairs of training and validation rows, one tree for each pair at a time.
 
-    Log-likelihoods are those of the outcomes in the cube. Without validation rows every stage grows max_trees.
+    Return for each pair one sequence, perhaps empty, for each stage. The folds stop together, by the mean over all
+    validation rows: no fold's own noise decides it. Log-likelihoods are those of the outcomes in the cube. Without
+    validation rows every stage grows max_trees.
     """
     history = History()
-    blocks = []
+    blocks: list[list[TreeSequence]] = [[] for _ in folds]
+    everywhere = [rows for pair in folds for rows in pair if rows is not None]
+    stopped = folds[0][1] is not None
     train_score = validation_score = 0.0
     for number, (classifier, max_depth) in enumerate(recipe.stages):
-        trees: list[TreeSequence] = []
+        rounds: list[list[TreeSequence]] = []
         scores, train_scores = [validation_score], [train_score]
         best = 0
-        for rows in (train, validation):
-            if rows is not None:
-                rows.keep()
+        for rows in everywhere:
+            rows.keep()
         for k in range(1, recipe.max_trees + 1):
-            tree = TreeGrower(train, classifier, max_depth, recipe.growth, rng).grow()
-            if not len(tree):
+            trees = [TreeGrower(train, classifier, max_depth, recipe.growth, rng).grow() for train, _ in folds]
+            if not any(len(tree) for tree in trees):
                 break
-            trees.append(tree)
-            gained, densest = train.apply(tree)
+            rounds.append(trees)
+            gained, densest = _apply(trees, [train for train, _ in folds])
             train_scores.append(train_scores[-1] + gained)
-            if validation is None:
-                scores.append(train_scores[-1])
+            if stopped:
+                scores.append(scores[-1] + _apply(trees, [rows for _, rows in folds if rows is not None])[0])
             else:
-                scores.append(scores[-1] + validation.apply(tree)[0])
+                scores.append(train_scores[-1])
             history.stage.append(number)
             history.train.append(train_scores[-1])
-            history.validation.append(np.nan if validation is None else scores[-1])
+            history.validation.append(scores[-1] if stopped else np.nan)
             history.kept.append(True)
             report(history)
             if scores[k] > scores[best]:
                 best = k
-                for rows in (train, validation):
-                    if rows is not None:
-                        rows.keep()
-            if densest > _LARGEST_LOG_DENSITY * train.n_outcomes:
+                for rows in everywhere:
+                    rows.keep()
+            if densest > _LARGEST_LOG_DENSITY * folds[0][0].n_outcomes:
                 break
-            if validation is not None and k >= recipe.window and scores[k] <= scores[k - recipe.window]:
+            if stopped and k >= recipe.window and scores[k] <= scores[k - recipe.window]:
                 break
-        for dropped in range(best, len(trees)):
-            history.kept[len(history.kept) - len(trees) + dropped] = False
-        for rows in (train, validation):
-            if rows is not None:
-                rows.restore()
+        for dropped in range(best, len(rounds)):
+            history.kept[len(history.kept) - len(rounds) + dropped] = False
+        for rows in everywhere:
+            rows.restore()
         train_score, validation_score = train_scores[best], scores[best]
-        blocks.append(TreeSequence.join(trees[:best]))
+        for f, of_fold in enumerate(blocks):
+            of_fold.append(TreeSequence.join([trees[f] for trees in rounds[:best] if len(trees[f])]))
     return blocks, history
+
+
+def _apply(trees: Sequence[TreeSequence], rows: Sequence[Rows]) -> tuple[float, float]:
+    """Move each fold's rows by its tree; mean log-determinant over all rows and the largest log density."""
+    moved = [part.apply(tree) for tree, part in zip(trees, rows, strict=True)]
+    weight = np.array([part.weight for part in rows])
+    total = weight.sum()
+    gained = float(weight @ [mean for mean, _ in moved] / total) if total > 0 else 0.0
+    return gained, max(densest for _, densest in moved)

@@ -10,8 +10,8 @@ from scipy.special import expit
 from scipy.stats import qmc
 
 from treecdf.base import Support
-from treecdf.ensemble import Mixture
 from treecdf.flow import TreeFlow
+from treecdf.mixture import Flow, Mixture
 from treecdf.settings import as_generator
 from treecdf.table import read_outcomes
 
@@ -68,22 +68,21 @@ class ConditionalDistribution:
     def pit(self, y: ArrayLike) -> Array:
         """The flow's own u: independent uniforms if the model is right. One outcome: the CDF.
 
-        A mixture of flows has no such u.
+        A mixture of flows of several outcomes has no such u.
         """
         points, shape = self._points(y)
-        if len(self._mixture.members) > 1:
+        if not self._mixture.is_flow:
             raise ValueError(
                 f"pit is for a single flow; this is a mixture of {len(self._mixture.members)}: see marginal(j).cdf."
             )
-        u = self._flow.forward_and_log_det(points, self._x, self._n_threads)[0]
+        u = self._mixture.forward_and_log_det(points, self._x, self._n_threads)[0]
         return u.reshape(shape if self.n_outcomes == 1 else (*shape, self.n_outcomes))
 
     def sample(self, n_samples: int = 1, random_state: Any = None) -> Array:
         """Draws: (n, n_samples) for one outcome, (n, n_samples, d) for several."""
         rng = as_generator(random_state)
         u = rng.random((len(self), n_samples, self.n_outcomes))
-        chosen = rng.random((len(self), n_samples))
-        y = self._mixture.inverse(u, chosen, self._x, self._n_threads)
+        y = self._mixture.draw(u, self._x, self._n_threads)
         return y[..., 0] if self.n_outcomes == 1 else y
 
     # Exact for one outcome
@@ -102,7 +101,7 @@ class ConditionalDistribution:
         if levels.ndim > 2 or (levels.ndim == 2 and len(levels) != len(self)):
             raise ValueError(f"Expected levels of shape (m,) or ({len(self)}, m); got {levels.shape}.")
         grid = np.broadcast_to(np.atleast_1d(levels), (len(self), levels.shape[-1] if levels.ndim else 1))
-        y = self._flow.inverse(np.array(grid)[..., None], self._x, self._n_threads)[..., 0]
+        y = self._mixture.inverse(np.array(grid)[..., None], self._x, self._n_threads)[..., 0]
         return y if levels.ndim else y[:, 0]
 
     ppf = icdf
@@ -125,8 +124,13 @@ class ConditionalDistribution:
         if len(truth) != len(self):
             raise ValueError(f"Expected y with {len(self)} rows; got {len(truth)}.")
         levels, weights = _gauss_legendre()
-        quantiles = self.icdf(levels)
-        return 2 * ((levels - (truth <= quantiles)) * (truth - quantiles)) @ weights
+        members = [flow.inverse(self._levels(levels), self._x)[..., 0] for flow in self._mixture.members]
+        if len(members) == 1:
+            (quantiles,) = members
+            return 2 * ((levels - (truth <= quantiles)) * (truth - quantiles)) @ weights
+        atoms = np.hstack(members)
+        mass = (self.weights[:, :, None] * weights).reshape(len(self), -1)
+        return _crps_of_atoms(atoms, mass, truth)
 
     # Moments
 
@@ -157,20 +161,34 @@ class ConditionalDistribution:
 
     def _moments(self) -> tuple[Array, Array]:
         """Mean and standard deviation of one outcome."""
-        base = self._flow.base
+        parts = [self._flow_moments(flow) for flow in self._mixture.members]
+        if len(parts) == 1:
+            return parts[0]
+        means, deviations = (np.column_stack(part) for part in zip(*parts, strict=True))
+        share = self.weights
+        mean = (share * means).sum(axis=1)
+        spread = np.hypot(deviations, means - mean[:, None])
+        unit = spread.max(axis=1, keepdims=True)
+        unit[unit == 0] = 1.0
+        return mean, unit[:, 0] * np.sqrt((share * (spread / unit) ** 2).sum(axis=1))
+
+    def _flow_moments(self, flow: Flow) -> tuple[Array, Array]:
+        """Mean and standard deviation of one flow of one outcome."""
+        base = flow.base if isinstance(flow, TreeFlow) else None
         if isinstance(base, Support):
-            mean, variance = self._box_moments(base)
+            mean, variance = self._box_moments(flow, base)
             return base.from_box(mean[:, None])[:, 0], np.sqrt(variance) * base.width[0]
         levels, weights = _double_exponential()
-        quantiles = self.icdf(levels)
+        quantiles = flow.inverse(self._levels(levels), self._x)[..., 0]
         mean = quantiles @ weights
         return mean, np.sqrt((quantiles - mean[:, None]) ** 2 @ weights)
 
-    def _box_moments(self, support: Support) -> tuple[Array, Array]:
+    def _box_moments(self, flow: Flow, support: Support) -> tuple[Array, Array]:
         """Mean and variance of one outcome on the scale of the support's box: core by quadrature, tails exactly."""
         low, high = float(support.low_tail[0]), float(support.high_tail[0])
         levels, weights = _gauss_legendre()
-        core = support.to_box(self.icdf(low + (1 - low - high) * levels)[..., None])[0][..., 0]
+        quantiles = flow.inverse(self._levels(low + (1 - low - high) * levels), self._x)
+        core = support.to_box(quantiles)[0][..., 0]
         first, second = support.tail_moments()
         mean = (1 - low - high) * core @ weights - low * first + high * (1 + first)
         variance = (1 - low - high) * (core - mean[:, None]) ** 2 @ weights
@@ -178,14 +196,16 @@ class ConditionalDistribution:
         variance += high * (second + 2 * first * (1 - mean) + (1 - mean) ** 2)
         return mean, variance
 
+    def _levels(self, levels: Array) -> Array:
+        """The same levels at every row, as points of the cube (n, m, 1)."""
+        return np.tile(levels[:, None], (len(self), 1, 1))
+
     def _quasi_sample(self, m: int) -> Array:
-        points = qmc.Sobol(self.n_outcomes + 1, scramble=True, rng=np.random.default_rng(0)).random(m)
-        u, chosen = points[:, :-1], points[:, -1]
+        u = qmc.Sobol(self.n_outcomes, scramble=True, rng=np.random.default_rng(0)).random(m)
         draws = np.empty((len(self), m, self.n_outcomes))
         for i in range(0, len(self), 1024):
             x = self._x[i : i + 1024]
-            tiled = np.tile(u, (len(x), 1, 1)), np.tile(chosen, (len(x), 1))
-            draws[i : i + 1024] = self._mixture.inverse(*tiled, x, self._n_threads)
+            draws[i : i + 1024] = self._mixture.draw(np.tile(u, (len(x), 1, 1)), x, self._n_threads)
         return draws
 
     def _quasi_sample_in_units(self) -> tuple[Array, Array]:
@@ -194,11 +214,6 @@ class ConditionalDistribution:
         unit = np.abs(draws).max(axis=(0, 1))
         unit[unit == 0] = 1.0
         return draws / unit, unit
-
-    @property
-    def _flow(self) -> TreeFlow:
-        """The only member: one outcome has no rotations."""
-        return self._mixture.members[0]
 
     # Arguments
 
@@ -267,6 +282,14 @@ class SampledMarginal:
         """Ends of the central interval that holds `level` of the draws."""
         low, high = self.icdf([(1 - level) / 2, (1 + level) / 2]).T
         return low, high
+
+
+def _crps_of_atoms(atoms: Array, mass: Array, truth: Array) -> Array:
+    """CRPS (n,) of distributions that sit on atoms (n, k) with masses (n, k), at outcomes truth (n, 1)."""
+    order = np.argsort(atoms, axis=1)
+    atoms, mass = np.take_along_axis(atoms, order, 1), np.take_along_axis(mass, order, 1)
+    middle = np.cumsum(mass, axis=1) - mass / 2
+    return 2 * (mass * (middle - (truth <= atoms)) * (truth - atoms)).sum(axis=1)
 
 
 def _gauss_legendre() -> tuple[Array, Array]:

@@ -1,4 +1,4 @@
-"""Many flows, one distribution: members trained side by side, then mixed with weights that depend on x."""
+"""Many flows, one distribution: families of members trained side by side, then weighed by rows they did not see."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -16,149 +16,222 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 from threadpoolctl import ThreadpoolController, threadpool_limits
 
-from treecdf.boosting import History, Recipe, fit_flow
+from treecdf.boosting import Fitted, History, Recipe, fit_conditional_flows, fit_flow
 from treecdf.flow import TreeFlow
-from treecdf.regions import Regions
-from treecdf.settings import is_int
+from treecdf.mixture import Chain, Flow, Mixture
+from treecdf.plan import Plan
+from treecdf.regions import Regions, fit_regions
 from treecdf.table import Table
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
+_HOPELESS = 0.3  # nats a row behind the best family: not worth training the rest of a family
+_SMALLEST_FAMILY = 1e-3  # families of less weight are dropped
 _PRIOR_ROWS = 20.0  # rows the overall weights count for in the stacked weights of a region
-
-
-@dataclass(frozen=True)
-class Mixture:
-    """p(y | x) = sum over members j of w_j(x) p_j(y | x), the weights constant in each region of x."""
-
-    members: tuple[TreeFlow, ...]
-    log_weights: Array  # (regions + 1, members); the last row is for regions that fit did not see
-    regions: Regions | None = None
-
-    @property
-    def n_outcomes(self) -> int:
-        """d, the number of outcomes."""
-        return self.members[0].n_outcomes
-
-    def log_weights_at(self, x: Array) -> Array:
-        """Log weights (n, members) at covariates x (n, q)."""
-        if self.regions is None:
-            return np.repeat(self.log_weights[-1:], len(x), axis=0)
-        return self.log_weights[self.regions(x)]
-
-    def log_prob(self, y: Array, x: Array, n_threads: int = 1) -> Array:
-        """Log densities (n, m) of outcomes y (n, m, d), m at each row of x."""
-        total = np.full(y.shape[:2], -np.inf)
-        for log_weight, member in zip(self.log_weights_at(x).T, self.members, strict=True):
-            log_prob = member.forward_and_log_det(y, x, n_threads)[1]
-            np.logaddexp(total, log_weight[:, None] + log_prob, out=total)
-        return total
-
-    def inverse(self, u: Array, chosen: Array, x: Array, n_threads: int = 1) -> Array:
-        """Outcomes (n, m, d) of points u of the cube, each taken back by the member that chosen (n, m) picks.
-
-        `chosen` is uniform on (0, 1): it picks a member with the probability of its weight.
-        """
-        if len(self.members) == 1:
-            return self.members[0].inverse(u, x, n_threads)
-        steps = np.cumsum(np.exp(self.log_weights_at(x)), axis=1)
-        number = np.zeros(chosen.shape, np.int64)
-        for step in steps.T[:-1]:  # the last may be a little below one, and every draw needs a member
-            number += chosen >= step[:, None]
-        y = np.empty_like(u)
-        for j, member in enumerate(self.members):
-            rows, columns = np.nonzero(number == j)
-            y[rows, columns] = member.inverse(u[rows, columns][:, None, :], x[rows], n_threads)[:, 0, :]
-        return y
-
-
-def has_no_rotations(rotations: Any) -> bool:
-    """Whether the parameter is None or 0."""
-    return rotations is None or (is_int(rotations) and rotations == 0)
-
-
-def rotation_matrices(rotations: Any, n_outcomes: int) -> list[Array | None]:
-    """The members' rotations: None for outcomes as they are.
-
-    A number J means J equally spaced angles in every coordinate plane; a quarter turn maps axes to axes, so they
-    divide [0, pi / 2), and the angle 0, which all planes share, is taken once.
-    """
-    if has_no_rotations(rotations):
-        return [None]
-    if is_int(rotations):
-        matrices: list[Array | None] = [np.eye(n_outcomes)]
-        angles = np.pi / 2 * np.arange(1, rotations) / rotations
-        for j in range(n_outcomes):
-            for k in range(j + 1, n_outcomes):
-                matrices += [_plane_rotation(n_outcomes, j, k, angle) for angle in angles]
-        return matrices
-    return [_read_rotation(matrix, n_outcomes) for matrix in rotations]
-
-
-def _plane_rotation(d: int, j: int, k: int, angle: float) -> Array:
-    matrix = np.eye(d)
-    matrix[j, j] = matrix[k, k] = np.cos(angle)
-    matrix[j, k], matrix[k, j] = np.sin(angle), -np.sin(angle)
-    return matrix
-
-
-def _read_rotation(matrix: Any, d: int) -> Array:
-    values = np.array(matrix, dtype=np.float64)
-    is_small = values.shape == (d, d) and bool((np.abs(values) < 2).all())
-    if not is_small or not np.allclose(values @ values.T, np.eye(d), rtol=0, atol=1e-8):
-        raise ValueError(f"Expected rotations to be orthogonal matrices of shape ({d}, {d}); got {matrix!r}.")
-    return values
 
 
 # Training
 
 
-def validation_folds(n: int, fraction: float, n_members: int, rng: np.random.Generator) -> list[Ints]:
-    """Rows each member sets aside: every row is set aside about equally often."""
-    count = min(max(1, round(fraction * n)), n - 1)
-    order = rng.permutation(n)
-    return [order[(j * count + np.arange(count)) % n] for j in range(n_members)]
+@dataclass(frozen=True)
+class Family:
+    """Members of equal settings; log densities (n,) of rows they were not trained on, NaN for rows they all saw."""
+
+    name: str
+    members: tuple[Flow, ...]
+    left_out: Array
+    log_weights: Array  # (regions + 1, members)
+    regions: Regions | None = None
 
 
-def fit_members(
-    recipes: Sequence[Recipe],
+@dataclass(frozen=True)
+class Ensemble:
+    """Families and their weights."""
+
+    families: tuple[Family, ...]
+    weights: Array
+    histories: tuple[History, ...]
+
+    def mixture(self) -> Mixture:
+        """All members as one mixture."""
+        members = [member for family in self.families for member in family.members]
+        if len(self.families) == 1:
+            return Mixture(tuple(members), self.families[0].log_weights, self.families[0].regions)
+        with np.errstate(divide="ignore"):
+            parts = [
+                log_weight + family.log_weights
+                for log_weight, family in zip(np.log(self.weights), self.families, strict=True)
+            ]
+        return Mixture(tuple(members), np.hstack(parts))
+
+
+# Told the number of flows to come (of one outcome or of all), a flow's history and its validation score.
+Report = Callable[[int, int, History, float], None]
+
+
+def fit_ensemble(
+    plan: Plan,
     table: Table,
-    validation: Sequence[Table | Ints | None],
+    validation: Table | None,
     rng: np.random.Generator,
     n_jobs: int | None,
     n_threads: int,
-    report: Callable[[int, History, float], None],
-) -> tuple[tuple[TreeFlow, ...], list[History]]:
-    """Train one flow for each recipe; `validation` is a table, or the rows of `table` a member sets aside.
+    report: Report,
+) -> Ensemble:
+    """Train all families and weigh them. Validation rows, if there are any, replace those set aside of the table."""
+    workers = _Workers(n_jobs, n_threads, report)
+    families: list[Family] = []
+    if plan.conditional is not None:
+        families += _fit_chains(plan, plan.conditional, table, validation, rng, workers)
+    if plan.joint is not None:
+        families += _fit_joint(plan, plan.joint, table, validation, rng, workers, families)
+    weights = np.ones(1)
+    if len(families) > 1:
+        rows = table if validation is None else validation
+        left_out = np.column_stack([family.left_out for family in families])
+        known = np.isfinite(left_out).all(axis=1)
+        weights = _maximise(left_out[known], rows.weight[known], np.ones(len(families)))
+    kept = weights >= _SMALLEST_FAMILY
+    chosen = tuple(family for family, keep in zip(families, kept, strict=True) if keep)
+    return Ensemble(chosen, weights[kept] / weights[kept].sum(), tuple(workers.histories))
 
-    A single flow gets all threads, several are jobs of one thread each; the seed of each is drawn beforehand, so
-    neither changes the result. `report` is told the number of the member, its history and its validation score.
-    """
-    if len(recipes) == 1:
-        flow, history = _fit_member(recipes[0], table, validation[0], rng, n_threads, partial(report, 0))
-        return (flow,), [history]
-    rngs = [np.random.default_rng(rng.integers(2**63, size=4)) for _ in recipes]
-    jobs = (delayed(_fit_member)(r, table, v, g) for r, v, g in zip(recipes, validation, rngs, strict=True))
-    flows, histories = [], []
-    for number, (flow, history) in enumerate(Parallel(n_jobs, return_as="generator")(jobs)):
-        report(number, history, max(history.validation, default=np.nan))
-        flows.append(flow)
-        histories.append(history)
-    return tuple(flows), histories
 
-
-def _fit_member(
+def _fit_chains(
+    plan: Plan,
     recipe: Recipe,
     table: Table,
-    validation: Table | Ints | None,
+    validation: Table | None,
     rng: np.random.Generator,
-    n_threads: int = 1,
-    report: Callable[[History, float], None] = lambda history, score: None,
-) -> tuple[TreeFlow, History]:
-    train, validation = split(table, validation)
-    with _pool(n_threads) as pool, _BLAS:
-        return fit_flow(recipe, train, validation, rng, pool, report)
+    workers: _Workers,
+) -> list[Family]:
+    """One family for each order of the outcomes; orders share the links they have in common."""
+    fold = rng.permutation(len(table)) % min(plan.n_folds, len(table))
+    links = sorted({(order[k], tuple(sorted(order[:k]))) for order in plan.orders for k in range(len(order))})
+    jobs = []
+    for outcome, given in links:
+        train = _link_table(table, outcome, given)
+        held_out = None if validation is None else _link_table(validation, outcome, given)
+        own = replace(recipe, bounds=(recipe.bounds[outcome],))
+        learners = plan.learners(*train.x.shape)
+        jobs.append((fit_conditional_flows, own, learners, train, fold, held_out, plan.validation_fraction > 0))
+    fitted = dict(zip(links, workers.run(jobs, rng), strict=True))
+    families = []
+    for order in plan.orders:
+        of_order = [fitted[order[k], tuple(sorted(order[:k]))] for k in range(len(order))]
+        n_rows = len(table if validation is None else validation)
+        left_out = np.sum(
+            [np.full(n_rows, np.nan) if link.left_out is None else link.left_out for link in of_order], axis=0
+        )
+        if len(order) == 1:
+            flows: tuple[Flow, ...] = of_order[0].flows
+            families.append(Family("flow", flows, left_out, equal_weights(len(flows))))
+        else:
+            mixtures = tuple(Mixture(link.flows, equal_weights(len(link.flows))) for link in of_order)
+            chain = Chain(mixtures, order)
+            families.append(Family("chain " + " ".join(map(str, order)), (chain,), left_out, equal_weights(1)))
+    return families
+
+
+def _link_table(table: Table, outcome: int, given: Sequence[int]) -> Table:
+    """One outcome, with others among the covariates."""
+    x = np.ascontiguousarray(np.hstack([table.x, table.y[:, list(given)]])) if given else table.x
+    return Table(x, table.y[:, [outcome]], table.weight, table.number)
+
+
+def _fit_joint(
+    plan: Plan,
+    recipe: Recipe,
+    table: Table,
+    validation: Table | None,
+    rng: np.random.Generator,
+    workers: _Workers,
+    others: Sequence[Family],
+) -> list[Family]:
+    """The family of flows of all outcomes; none if its first member is far behind the best of the other families."""
+    aside = _set_aside(plan, table, validation, rng)
+    regions = None
+    if len(plan.rotations) > 1 and plan.weights != "equal":
+        regions = fit_regions(plan.regions, table.x, table.weight, rng)
+    jobs = [
+        (_fit_joint_flow, replace(recipe, rotation=matrix), table, rows)
+        for matrix, rows in zip(plan.rotations, aside, strict=True)
+    ]
+    fitted: list[Fitted] = []
+    if others:
+        (first,) = workers.run(jobs[:1], rng)
+        if _is_hopeless(first, aside[0], others, table if validation is None else validation):
+            return []
+        fitted.append(first)
+    fitted += workers.run(jobs[len(fitted) :], rng)
+    flows = tuple(part.flows[0] for part in fitted)
+    left_out = _left_out([part.left_out for part in fitted], aside, len(table if validation is None else validation))
+    log_weights = _weigh(plan, flows, table, aside[0], regions)
+    return [Family("joint", flows, left_out, log_weights, regions)]
+
+
+def _set_aside(
+    plan: Plan, table: Table, validation: Table | None, rng: np.random.Generator
+) -> Sequence[Table | Ints | None]:
+    """For each member the validation table, or the rows it sets aside, or None."""
+    n_members = len(plan.rotations)
+    if validation is not None:
+        return [validation] * n_members
+    if plan.validation_fraction == 0:
+        return [None] * n_members
+    if plan.weights == "equal":
+        return validation_folds(len(table), plan.validation_fraction, n_members, rng)
+    # Members are weighed by rows that all of them, or none of them, were trained on.
+    return validation_folds(len(table), plan.validation_fraction, 1, rng) * n_members
+
+
+def _is_hopeless(first: Fitted, aside: Table | Ints | None, others: Sequence[Family], rows: Table) -> bool:
+    if first.left_out is None:
+        return False
+    here = slice(None) if not isinstance(aside, np.ndarray) else aside
+    weight = rows.weight[here]
+    best = max(float(weight @ family.left_out[here]) for family in others)
+    return float(weight @ first.left_out) < best - _HOPELESS * weight.sum()
+
+
+def _left_out(parts: Sequence[Array | None], aside: Sequence[Table | Ints | None], n: int) -> Array:
+    """Log density (n,) of each row by the mixture of the members that did not see it."""
+    total, count = np.full(n, -np.inf), np.zeros(n)
+    for log_density, rows in zip(parts, aside, strict=True):
+        if log_density is not None:
+            here = rows if isinstance(rows, np.ndarray) else np.arange(n)
+            total[here] = np.logaddexp(total[here], log_density)
+            count[here] += 1
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(count > 0, total - np.log(count), np.nan)
+
+
+def _weigh(
+    plan: Plan, flows: Sequence[TreeFlow], table: Table, validation: Table | Ints | None, regions: Regions | None
+) -> Array:
+    """Log weights (regions + 1, members) of the joint flows, by the plan's rule."""
+    if regions is None:
+        return equal_weights(len(flows))
+    train, held_out = split(table, validation)
+    rule, rows = likelihood_weights, train
+    if plan.weights == "stacked" and held_out is not None:
+        rule, rows = stacked_weights, held_out
+    log_prob = np.column_stack([flow.forward_and_log_det(rows.y[:, None], rows.x)[1] for flow in flows])
+    return rule(log_prob, rows.weight, regions(rows.x), regions.n_regions)
+
+
+def validation_folds(n: int, fraction: float, n_members: int, rng: np.random.Generator) -> list[Ints]:
+    """Rows each member sets aside, in order: every row is set aside about equally often."""
+    count = min(max(1, round(fraction * n)), n - 1)
+    order = rng.permutation(n)
+    return [np.sort(order[(j * count + np.arange(count)) % n]) for j in range(n_members)]
+
+
+def _fit_joint_flow(
+    recipe: Recipe, table: Table, validation: Table | Ints | None, rng: np.random.Generator, *how: Any
+) -> Fitted:
+    train, held_out = split(table, validation)
+    return fit_flow(recipe, train, held_out, rng, *how)
 
 
 def split(table: Table, validation: Table | Ints | None) -> tuple[Table, Table | None]:
@@ -168,6 +241,42 @@ def split(table: Table, validation: Table | Ints | None) -> tuple[Table, Table |
     aside = np.zeros(len(table), bool)
     aside[validation] = True
     return table.take(~aside), table.take(aside)
+
+
+class _Workers:
+    """Runs fits: a single one with all threads, several as jobs of one thread each.
+
+    The seed of each is drawn beforehand, so the result does not depend on how they run.
+    """
+
+    def __init__(self, n_jobs: int | None, n_threads: int, report: Report) -> None:
+        self.n_jobs, self.n_threads, self.report = n_jobs, n_threads, report
+        self.histories: list[History] = []
+
+    def run(self, jobs: Sequence[tuple[Any, ...]], rng: np.random.Generator) -> list[Fitted]:
+        """Call each job's function with its arguments, a generator, and, for a single one, a pool and a report."""
+        rngs = [np.random.default_rng(rng.integers(2**63, size=4)) for _ in jobs]
+        if len(jobs) == 1:
+            fitted = [_run(*jobs[0], rngs[0], n_threads=self.n_threads, report=partial(self.report, 1, 0))]
+        else:
+            fitted = []
+            tasks = (delayed(_run)(*job, own) for job, own in zip(jobs, rngs, strict=True))
+            for number, result in enumerate(Parallel(self.n_jobs, return_as="generator")(tasks)):
+                history = result.history
+                self.report(len(jobs), number, history, max(history.validation, default=np.nan))
+                fitted.append(result)
+        self.histories += [result.history for result in fitted]
+        return fitted
+
+
+def _run(
+    fit: Callable[..., Fitted],
+    *args: Any,
+    n_threads: int = 1,
+    report: Callable[[History, float], None] = lambda history, score: None,
+) -> Fitted:
+    with _pool(n_threads) as pool, _BLAS:
+        return fit(*args, pool, report)
 
 
 class _OneThread:

@@ -5,35 +5,24 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.base import BaseEstimator, RegressorMixin, is_regressor
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from treecdf._kernels.compiling import announce_compilation
 from treecdf.base import Bound
-from treecdf.boosting import History, Recipe, Stage
-from treecdf.classifiers import MLP, Logistic, as_node_classifier
+from treecdf.boosting import History, Stage
+from treecdf.classifiers import as_node_classifier
 from treecdf.distribution import ConditionalDistribution
-from treecdf.ensemble import (
-    Mixture,
-    equal_weights,
-    fit_members,
-    has_no_rotations,
-    likelihood_weights,
-    rotation_matrices,
-    split,
-    stacked_weights,
-    validation_folds,
-)
-from treecdf.flow import TreeFlow
+from treecdf.ensemble import fit_ensemble
 from treecdf.grower import Growth
+from treecdf.plan import BASES, EFFORTS, PAPER_STAGES, STRUCTURES, has_no_rotations, make_plan
 from treecdf.progress import Progress, bar
-from treecdf.regions import Regions, fit_regions
 from treecdf.settings import as_generator, check_setting, is_int, is_real
 from treecdf.table import (
     Table,
@@ -48,11 +37,8 @@ from treecdf.table import (
 
 Array = NDArray[np.float64]
 
-PAPER_STAGES = (Stage(Logistic(), max_depth=6), Stage(MLP((4, 4), alpha=1e-4, max_iter=1000), max_depth=4))
-DEFAULT_STAGES = (Stage(Logistic(), max_depth=6), Stage(MLP((4, 4)), max_depth=4))
-
 _SEARCHES = ("score", "exhaustive", "middle")
-_BASES = ("auto", "box", "student")
+_IMPORTANCE_ROWS = 200
 _WEIGHTS = ("equal", "stacked", "likelihood")
 
 
@@ -61,13 +47,26 @@ def _is_list_of_matrices(value: Any) -> bool:
     return is_list and len(value) > 0
 
 
+def _is_base(value: Any) -> bool:
+    if isinstance(value, str):
+        return value in BASES
+    regressors = value if isinstance(value, list | tuple) else [value]
+    return len(regressors) > 0 and all(_is_regressor(part) for part in regressors)
+
+
+def _is_regressor(value: Any) -> bool:
+    return not isinstance(value, type) and (hasattr(value, "cross_fit") or is_regressor(value))
+
+
 def _is_clusterer(value: Any) -> bool:
     return hasattr(value, "predict") and not isinstance(value, type)
 
 
 # What each parameter may be, and how to say so.
 _RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "base": (lambda v: isinstance(v, str) and v in _BASES, f"one of {', '.join(map(repr, _BASES))}"),
+    "effort": (lambda v: isinstance(v, str) and v in EFFORTS, f"one of {', '.join(map(repr, EFFORTS))}"),
+    "structure": (lambda v: isinstance(v, str) and v in STRUCTURES, f"one of {', '.join(map(repr, STRUCTURES))}"),
+    "base": (_is_base, f"one of {', '.join(map(repr, BASES))}, a regressor or a list of regressors"),
     "rotations": (
         lambda v: v is None or (is_int(v) and v >= 0) or _is_list_of_matrices(v),
         "None, an integer of at least 0 or a list of orthogonal matrices",
@@ -85,7 +84,7 @@ _RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "max_trees": (lambda v: is_int(v) and v >= 0, "an integer of at least 0"),
     "early_stopping_window": (lambda v: is_int(v) and v >= 1, "an integer of at least 1"),
     "validation_fraction": (lambda v: is_real(v) and 0 <= v < 1, "a number from 0 to below 1"),
-    "subsample": (lambda v: is_real(v) and 0 < v <= 1, "a number above 0, at most 1"),
+    "subsample": (lambda v: v is None or (is_real(v) and 0 < v <= 1), "None or a number above 0, at most 1"),
     "split_search": (lambda v: v in _SEARCHES, f"one of {', '.join(map(repr, _SEARCHES))}"),
     "n_jobs": (lambda v: v is None or (is_int(v) and v != 0), "None or an integer other than 0"),
     "verbose": (lambda v: isinstance(v, bool) or (is_int(v) and v >= 0), "an integer of at least 0"),
@@ -97,12 +96,20 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
 
     Parameters
     ----------
+    effort : "fast", "default" or "best"
+        How many learners, folds and flows go into what is left to "auto" and None.
+    structure : "auto", "chain" or "joint"
+        Several outcomes: "chain" factorises p(y1 | x) p(y2 | x, y1) ... into flows of one outcome, "joint" are flows
+        of all outcomes at once, "auto" weighs chains and joint flows by the likelihood of rows they did not see.
+    base : "auto", "conditional", "box", "student", a regressor or a list of regressors
+        What comes before the trees. "conditional": a mixture of Student t distributions whose locations, scales and
+        weights depend on x, learnt by a stack of regressors and boosted trees, always from predictions of rows left
+        out; it is of one outcome, so several need a chain. Your own scikit-learn regressors may take the place of the
+        stack. "box": a box around the training range with tails beyond it; "student": a Student t of each outcome;
+        these do not depend on x. "auto": "conditional", except that joint flows have "student", or "box" with
+        bounds, and a table of few rows has no conditional base.
     stages : list of Stage, default None
-        Kinds of trees, one after the other, each with its own early stopping. None: Logistic nodes in trees of
-        depth 6, then MLP((4, 4)) nodes in trees of depth 4.
-    base : "auto", "box" or "student"
-        How outcomes come into the unit cube: a box around the training range with tails beyond it, or the CDF of a
-        Student t fitted to each outcome. "auto": the box for one outcome and with bounds, the t for several.
+        Kinds of trees, one after the other, each with its own early stopping. None: what suits the base.
     bounds : (low, high) or a list of one pair for each outcome, default None
         Hard ends of the outcomes' support; None for an end without bound. Outside them the density is zero.
     rotations : int or list of (d, d) arrays, default None
@@ -132,8 +139,8 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
     validation_fraction : float
         Share of the rows set aside for early stopping if `fit` gets no validation rows. 0: no early stopping, every
         stage grows max_trees.
-    subsample : float
-        Share of the rows each tree is grown on.
+    subsample : float, default None
+        Share of the rows each tree is grown on. None: 0.7 on a conditional base, else 1.
     split_search : "score", "exhaustive" or "middle"
         Score test of all cuts from one pass; a classifier fitted for every cut; the middle of the box only.
     n_jobs : int or None
@@ -147,22 +154,24 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
     Attributes
     ----------
     mixture_ : Mixture
-        The fitted flows, `mixture_.members`, and their weights; without rotations a single flow.
+        The fitted flows, `mixture_.members`, and their weights.
+    families_ : tuple of Family
+        Which members belong together, and the log densities of rows they were not trained on.
     history_ : dict of arrays
         member, stage, train, validation (mean log-likelihood) and kept, for every tree that was grown.
     n_trees_ : int
         Trees in all flows.
     feature_importances_ : (q,) array
-        Share of each covariate in the log-likelihood won by letting the splits depend on x.
-    outcome_importances_ : (d,) array
-        Share of each outcome axis in the log-likelihood won by all splits.
+        Share of each covariate in the log-likelihood that is lost when it is shuffled among training rows.
     """
 
     def __init__(
         self,
         *,
+        effort: str = "default",
+        structure: str = "auto",
+        base: Any = "auto",
         stages: Sequence[Stage] | None = None,
-        base: str = "auto",
         bounds: Any = None,
         rotations: Any = None,
         weights: str = "equal",
@@ -175,14 +184,16 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
         max_trees: int = 1000,
         early_stopping_window: int = 10,
         validation_fraction: float = 0.1,
-        subsample: float = 1.0,
+        subsample: float | None = None,
         split_search: str = "score",
         n_jobs: int | None = None,
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
-        self.stages = stages
+        self.effort = effort
+        self.structure = structure
         self.base = base
+        self.stages = stages
         self.bounds = bounds
         self.rotations = rotations
         self.weights = weights
@@ -204,7 +215,7 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
     @classmethod
     def paper(cls, **overrides: Any) -> Self:
         """The settings of the paper's experiments with one outcome."""
-        return cls(**{"stages": list(PAPER_STAGES), **overrides})
+        return cls(**{"base": "box", "structure": "joint", "stages": list(PAPER_STAGES), **overrides})
 
     def fit(
         self,
@@ -228,72 +239,45 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
         check_bounds(table, bounds, "y")
         self._check_base(bounds)
         rng = as_generator(self.random_state)
-        validation = self._validation(table, X_val, y_val, sample_weight_val, rng)
+        validation = self._validation(X_val, y_val, sample_weight_val)
+        plan = make_plan(self, *table.x.shape, bounds)
 
         announce_compilation()
-        regions = None
-        if len(validation) > 1 and self.weights != "equal":
-            regions = fit_regions(self.regions, table.x, table.weight, rng)
-        flows, histories = self._fit_members(table, validation, rng)
-        self.mixture_ = self._mix(flows, table, validation[0], regions)
-        self.history_ = _concatenate(histories)
-        self.n_trees_ = int(self.history_["kept"].sum())
-        self._set_importances()
+        progress = Progress(self.verbose)
+        ensemble = fit_ensemble(
+            plan, table, validation, rng, self.n_jobs, self._n_threads(), partial(self._report, progress)
+        )
+        progress.close()
+        self.mixture_ = ensemble.mixture()
+        self.families_, self.family_weights_ = ensemble.families, ensemble.weights
+        self.history_ = _concatenate(ensemble.histories)
+        self.n_trees_ = sum(len(block) for flow in self.mixture_.trees() for block in flow.blocks)
+        self.feature_importances_ = self._importances(table, rng)
         return self
 
-    def _fit_members(
-        self, table: Table, validation: Sequence[Any], rng: np.random.Generator
-    ) -> tuple[tuple[TreeFlow, ...], list[History]]:
-        stages = tuple((as_node_classifier(stage.classifier), stage.max_depth) for stage in self._stages())
-        bounds = tuple(read_bounds(self.bounds, self.n_outcomes_))
-        recipe = Recipe(
-            stages,
-            self._growth(),
-            max_trees=self.max_trees,
-            window=self.early_stopping_window,
-            bounds=bounds,
-            base=self._base(bounds),
-        )
-        rotations = self._rotations()
-        progress, trees = Progress(self.verbose), 0
+    def _report(self, progress: Progress, n_flows: int, flow: int, history: History, score: float) -> None:
+        if n_flows == 1:
+            stage = history.stage[-1]
+            done = bar(history.stage.count(stage) / self.max_trees)
+            text = f"stage {stage + 1} {done} {len(history.stage)} trees"
+        else:
+            text = f"{bar((flow + 1) / n_flows)} {flow + 1} of {n_flows} flows"
+        progress.show(f"{text}, validation log-likelihood {score:.4f}")
 
-        def report(member: int, history: History, score: float) -> None:
-            nonlocal trees
-            if len(rotations) == 1:
-                stage = history.stage[-1]
-                done = bar(history.stage.count(stage) / self.max_trees)
-                text = f"stage {stage + 1} {done} {len(history.stage)} trees"
-            else:
-                trees += sum(history.kept)
-                text = f"{bar((member + 1) / len(rotations))} {member + 1} of {len(rotations)} members, {trees} trees"
-            progress.show(f"{text}, validation log-likelihood {score:.4f}")
-
-        recipes = [replace(recipe, rotation=matrix) for matrix in rotations]
-        members = fit_members(recipes, table, validation, rng, self.n_jobs, self._n_threads(), report)
-        progress.close()
-        return members
-
-    def _mix(self, flows: Sequence[TreeFlow], table: Table, validation: Any, regions: Regions | None) -> Mixture:
-        """The mixture of the members, with the weights of this model's rule."""
-        if regions is None:
-            return Mixture(tuple(flows), equal_weights(len(flows)))
-        train, held_out = split(table, validation)
-        rule, rows = likelihood_weights, train
-        if self.weights == "stacked" and held_out is not None:
-            rule, rows = stacked_weights, held_out
-        log_prob = np.column_stack(
-            [flow.forward_and_log_det(rows.y[:, None], rows.x, self._n_threads())[1] for flow in flows]
-        )
-        return Mixture(tuple(flows), rule(log_prob, rows.weight, regions(rows.x), regions.n_regions), regions)
-
-    def _base(self, bounds: Sequence[Bound]) -> str:
-        if self.base != "auto":
-            return self.base
-        bounded = any(end is not None for pair in bounds for end in pair)
-        return "box" if self.n_outcomes_ == 1 or bounded else "student"
-
-    def _rotations(self) -> list[Array | None]:
-        return rotation_matrices(self.rotations if self.n_outcomes_ > 1 else None, self.n_outcomes_)
+    def _importances(self, table: Table, rng: np.random.Generator) -> Array:
+        """Loss of log-likelihood when each covariate is shuffled among some of the training rows."""
+        rows = table.take(rng.permutation(len(table))[:_IMPORTANCE_ROWS])
+        y = rows.y[:, None, :]
+        intact = self.mixture_.log_prob(y, rows.x, self._n_threads())
+        lost = np.zeros(rows.x.shape[1])
+        for j in range(len(lost)):
+            if (rows.x[:, j] == rows.x[0, j]).all():
+                continue
+            shuffled = rows.x.copy()
+            shuffled[:, j] = rng.permutation(shuffled[:, j])
+            lost[j] = rows.weight @ (intact - self.mixture_.log_prob(y, shuffled, self._n_threads()))[:, 0]
+        lost = np.maximum(lost, 0.0)
+        return lost / max(lost.sum(), 1e-300)
 
     def predict_distribution(self, X: ArrayLike) -> ConditionalDistribution:
         """The conditional distributions at covariates X (n, q)."""
@@ -328,9 +312,6 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
         tags.target_tags.multi_output = True
         return tags
 
-    def _stages(self) -> Sequence[Stage]:
-        return DEFAULT_STAGES if self.stages is None else self.stages
-
     def _growth(self) -> Growth:
         return Growth(
             c0=self.c0,
@@ -339,13 +320,13 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
             grid_size=self.grid_size,
             min_samples_node=self.min_samples_node,
             split_search=self.split_search,
-            subsample=self.subsample,
+            subsample=1.0 if self.subsample is None else self.subsample,
         )
 
     def _check_parameters(self) -> None:
         for name, (is_valid, expected) in _RULES.items():
             check_setting(name, getattr(self, name), is_valid(getattr(self, name)), expected)
-        stages = self._stages()
+        stages = () if self.stages is None else self.stages
         if not isinstance(stages, (list, tuple)) or not all(isinstance(stage, Stage) for stage in stages):
             raise TypeError(f"Expected stages to be a list of Stage; got {stages!r}.")
         for stage in stages:
@@ -354,68 +335,51 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
             as_node_classifier(stage.classifier)
 
     def _check_base(self, bounds: Sequence[Bound]) -> None:
-        matrices = self._rotations()
-        if self.n_outcomes_ == 1 and not has_no_rotations(self.rotations):
+        has_rotations = not has_no_rotations(self.rotations)
+        if self.n_outcomes_ == 1 and has_rotations:
             warnings.warn("rotations are for several outcomes; with one they are ignored.", UserWarning, stacklevel=3)
+            has_rotations = False
+        is_unconditional = isinstance(self.base, str) and self.base in ("box", "student")
+        if self.n_outcomes_ > 1 and self.structure == "chain" and (is_unconditional or has_rotations):
+            raise ValueError("structure='chain' has a conditional base and no rotations: expected structure='joint'.")
+        if has_rotations and not isinstance(self.base, str):
+            raise ValueError(
+                "rotations are for joint flows, a regressor is for one outcome: expected only one of them."
+            )
+        if (
+            self.n_outcomes_ > 1
+            and self.structure == "joint"
+            and (not isinstance(self.base, str) or self.base == "conditional")
+        ):
+            raise ValueError("structure='joint' has no conditional base: expected base='student' or 'box'.")
+        if self.weights == "stacked" and self.validation_fraction == 0 and has_rotations:
+            raise ValueError("weights='stacked' needs validation rows: expected validation_fraction above 0.")
         if not any(end is not None for pair in bounds for end in pair):
             return
-        if matrices[0] is not None:
+        if has_rotations:
             raise ValueError("bounds cannot be kept by rotated outcomes: expected rotations or bounds, got both.")
-        if self.base == "student":
+        if isinstance(self.base, str) and self.base == "student":
             raise ValueError("bounds cannot be kept by base='student': expected base='box' with them.")
 
     def _validation(
-        self,
-        table: Table,
-        X_val: ArrayLike | None,
-        y_val: ArrayLike | None,
-        sample_weight_val: ArrayLike | None,
-        rng: np.random.Generator,
-    ) -> list[Any]:
-        """For each member the validation table, or the rows it sets aside, or None."""
-        n_members = len(self._rotations())
+        self, X_val: ArrayLike | None, y_val: ArrayLike | None, sample_weight_val: ArrayLike | None
+    ) -> Table | None:
         if (X_val is None) != (y_val is None):
             raise ValueError("Expected X_val and y_val together; got only one of them.")
-        if X_val is None and sample_weight_val is not None:
-            raise ValueError("Expected X_val and y_val with sample_weight_val; got only the weights.")
-        if X_val is not None and y_val is not None:
-            validation = read_table(self, X_val, y_val, sample_weight_val, reset=False)
-            read_outcomes(validation.y, self.n_outcomes_)
-            check_bounds(validation, read_bounds(self.bounds, self.n_outcomes_), "y_val")
-            return [validation] * n_members
-        if self.validation_fraction == 0:
-            if n_members > 1 and self.weights == "stacked":
-                raise ValueError("weights='stacked' needs validation rows: expected validation_fraction above 0.")
-            return [None] * n_members
-        if self.weights == "equal":
-            return validation_folds(len(table), self.validation_fraction, n_members, rng)
-        # Members are weighed by rows that all of them, or none of them, were trained on.
-        return validation_folds(len(table), self.validation_fraction, 1, rng) * n_members
+        if X_val is None or y_val is None:
+            if sample_weight_val is not None:
+                raise ValueError("Expected X_val and y_val with sample_weight_val; got only the weights.")
+            return None
+        validation = read_table(self, X_val, y_val, sample_weight_val, reset=False)
+        read_outcomes(validation.y, self.n_outcomes_)
+        check_bounds(validation, read_bounds(self.bounds, self.n_outcomes_), "y_val")
+        return validation
 
     def _n_threads(self) -> int:
         if self.n_jobs is None:
             return 1
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         return self.n_jobs if self.n_jobs > 0 else max(1, cores + 1 + self.n_jobs)
-
-    def _set_importances(self) -> None:
-        q, d = self.n_features_in_, self.n_outcomes_
-        covariates, outcomes = np.zeros(q), np.zeros(d)
-        classifiers = [as_node_classifier(stage.classifier) for stage in self._stages()]
-        for flow in self.mixture_.members:
-            rotation = flow.base.rotation
-            share_of_axis = np.eye(d) if rotation is None else rotation.matrix.T**2  # of each outcome in each axis
-            for block, classifier in zip(flow.blocks, classifiers, strict=True):
-                if not len(block):
-                    continue
-                gain = np.bincount(block.nodes["axis"], np.maximum(block.nodes["gain"], 0.0), minlength=d)
-                outcomes += gain @ share_of_axis
-                moved = classifier.importance(block.theta, q)
-                total = moved.sum(axis=1, keepdims=True)
-                shares = np.divide(moved, total, out=np.zeros_like(moved), where=total > 0)
-                covariates += block.nodes["covariate_gain"] @ shares
-        self.feature_importances_ = covariates / max(covariates.sum(), 1e-300)
-        self.outcome_importances_ = outcomes / max(outcomes.sum(), 1e-300)
 
 
 def _concatenate(histories: Sequence[History]) -> dict[str, NDArray[Any]]:

@@ -20,6 +20,10 @@ _CHUNK_POINTS = 65_536  # points that are worked on together
 _SMALLEST_CHUNK = 1024  # points that are worth a thread
 
 
+# Covariates the trees see and parameters of the base, for bases that several flows share
+Conditions = dict[int, tuple[Array, Array]]
+
+
 @dataclass(frozen=True)
 class TreeFlow:
     """Forward is data -> uniform; inverse is sampling. The covariates x (n, q) are always an argument."""
@@ -33,29 +37,10 @@ class TreeFlow:
         """d, the number of outcomes."""
         return self.base.n_outcomes
 
-    def forward_and_log_det(self, y: Array, x: Array, n_threads: int = 1) -> tuple[Array, Array]:
+    def forward_and_log_det(self, y: Array, x: Array, known: Conditions | None = None) -> tuple[Array, Array]:
         """Images in the cube of outcomes y (n, m, d), m at each row of x, and log-determinants (n, m)."""
-        u, log_det = np.empty_like(y), np.empty(y.shape[:2])
-
-        def chunk(rows: slice) -> None:
-            u[rows], log_det[rows] = self._forward(y[rows], x[rows])
-
-        _by_chunks(chunk, y, n_threads)
-        return u, log_det
-
-    def inverse(self, u: Array, x: Array, n_threads: int = 1) -> Array:
-        """Outcomes (n, m, d) of points u of the cube, m at each row of x."""
-        y = np.empty_like(u)
-
-        def chunk(rows: slice) -> None:
-            y[rows] = self._inverse(u[rows], x[rows])
-
-        _by_chunks(chunk, u, n_threads)
-        return y
-
-    def _forward(self, y: Array, x: Array) -> tuple[Array, Array]:
-        z = self.standardize(x)
-        v, base_log_det = self.base.to_box(y)
+        z, parameters = self._condition(x, known)
+        v, base_log_det = self.base.to_box(y, parameters)
         inside = self.base.inside(v)
         moved = np.clip(v, 1e-300, 1.0)
         log_det = np.zeros(v.shape[:2])
@@ -66,18 +51,47 @@ class TreeFlow:
         log_det = np.where(inside, log_det, 0.0) + base_log_det
         return u, np.where(np.isinf(y).any(axis=-1), -np.inf, log_det)
 
-    def _inverse(self, u: Array, x: Array) -> Array:
-        z = self.standardize(x)
+    def inverse(self, u: Array, x: Array, known: Conditions | None = None) -> Array:
+        """Outcomes (n, m, d) of points u of the cube, m at each row of x."""
+        z, parameters = self._condition(x, known)
         v = self.base.from_unit(u)
         inside = self.base.inside(v)
         moved = np.clip(v, 1e-300, 1.0)
         for block in reversed(self.blocks):
             moved = block.inverse(moved, z)
-        return self.base.from_box(np.where(inside[..., None], moved, v))
+        return self.base.from_box(np.where(inside[..., None], moved, v), parameters)
+
+    draw = inverse
+
+    def trees(self) -> list[TreeFlow]:
+        """Itself."""
+        return [self]
+
+    def _condition(self, x: Array, known: Conditions | None) -> tuple[Array, Array]:
+        """What the trees see of x, and the parameters of the base; looked up in `known` first, and kept there."""
+        if known is not None and id(self.base) in known:
+            return known[id(self.base)]
+        found = condition(self.standardize, self.base, x)
+        if known is not None:
+            known[id(self.base)] = found
+        return found
 
 
-def _by_chunks(task: Callable[[slice], Any], points: Array, n_threads: int) -> None:
-    """Run `task` on slices of the rows; rows do not depend on one another, so the threads do not matter."""
+def condition(standardize: Standardizer, base: Base, x: Array) -> tuple[Array, Array]:
+    """Covariates (n, q + k) of the trees and parameters (n, P) of the base at covariates x (n, q)."""
+    z = standardize(x)
+    parameters = base.parameters(z)
+    return tree_covariates(z, base, parameters), parameters
+
+
+def tree_covariates(z: Array, base: Base, parameters: Array) -> Array:
+    """Standardised covariates and what the base adds to them, rows next to each other in memory."""
+    extra = base.seen(parameters)
+    return np.ascontiguousarray(np.hstack([z, extra])) if extra.shape[1] else z
+
+
+def by_chunks(task: Callable[[slice], Any], points: Array, n_threads: int) -> None:
+    """Run `task` on slices of the rows of points (n, m, d); rows do not depend on one another, so the threads do not matter."""
     n, m, _ = points.shape
     points_each = min(max(n * m // n_threads, _SMALLEST_CHUNK), _CHUNK_POINTS)
     size = max(1, points_each // max(m, 1))

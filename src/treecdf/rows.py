@@ -143,6 +143,10 @@ class Rows:
         moved = self._each(lambda shard: shard.apply(transform))
         return sum(part for part, _ in moved) / (self.weight or 1.0), max((high for _, high in moved), default=0.0)
 
+    def log_density(self) -> Array:
+        """Log density (n,) of every row in the cube, by the trees so far."""
+        return np.concatenate([shard.log_density for shard in self._shards]) if self._shards else np.empty(0)
+
     def keep(self) -> None:
         """Remember where the rows are now."""
         for shard in self._shards:

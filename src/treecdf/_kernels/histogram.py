@@ -21,8 +21,9 @@ def grow(codes, rows, place, gradient, hessian, columns, n_bins, min_rows, ridge
     n_roots, n_leaves, n_outputs = leaf.shape
     first = 0  # inner node of a tree that its level begins with
     width = 1  # nodes of a tree on the level
+    statistics = _statistics(rows, gradient, hessian)
     while width < n_leaves:
-        sums = _histograms(codes, rows, place, gradient, hessian, columns, n_roots * width, n_bins)
+        sums = _histograms(codes, rows, place, statistics, columns, n_roots * width, n_bins)
         for root in range(n_roots):
             for k in range(width):
                 here = sums[root * width + k]
@@ -51,21 +52,37 @@ def grow(codes, rows, place, gradient, hessian, columns, n_bins, min_rows, ridge
 
 
 @ordered_kernel
-def _histograms(codes, rows, place, gradient, hessian, columns, n_nodes, n_bins):
-    """Sums (node, column, bin, 2 K + 1) of gradients, Hessians and rows."""
+def _statistics(rows, gradient, hessian):
+    """Gradient and Hessian of each output in turn, then 1, of the rows: (m, 2 K + 1)."""
     n_outputs = gradient.shape[1]
-    size = 2 * n_outputs + 1
+    statistics = np.ones((len(rows), 2 * n_outputs + 1))
+    for r in range(len(rows)):
+        for o in range(n_outputs):
+            statistics[r, 2 * o] = gradient[rows[r], o]
+            statistics[r, 2 * o + 1] = hessian[rows[r], o]
+    return statistics
+
+
+@ordered_kernel
+def _histograms(codes, rows, place, statistics, columns, n_nodes, n_bins):
+    """Sums (node, column, bin, 2 K + 1) of the rows' statistics."""
+    size = statistics.shape[1]
     sums = np.zeros((n_nodes, len(columns), n_bins + 1, size))
-    flat = sums.reshape(-1)  # views and several indices are slow in the middle of a loop
+    flat, added = sums.reshape(-1), statistics.reshape(-1)  # several indices are slow in the middle of a loop
     of_column, of_node = (n_bins + 1) * size, len(columns) * (n_bins + 1) * size
     for c in range(len(columns)):
         bins = codes[columns[c]]
-        for i in rows:
+        for r in range(len(rows)):
+            i = rows[r]
             at = np.uint64(place[i] * of_node + c * of_column + bins[i] * size)
-            for o in range(n_outputs):
-                flat[at + np.uint64(2 * o)] += gradient[i, o]
-                flat[at + np.uint64(2 * o + 1)] += hessian[i, o]
-            flat[at + np.uint64(2 * n_outputs)] += 1.0
+            source = np.uint64(r * size)
+            if size == 3:
+                flat[at] += added[source]
+                flat[at + np.uint64(1)] += added[source + np.uint64(1)]
+                flat[at + np.uint64(2)] += 1.0
+            else:
+                for s in range(np.uint64(size)):
+                    flat[at + s] += added[source + s]
     return sums
 
 
@@ -89,12 +106,17 @@ def _best_split(sums, min_rows, ridge, n_outputs):
             for b in range(1, n_bins - 1):
                 if sums[c, b, size - 1] == 0:
                     continue
-                left += sums[c, b]
+                for s in range(size):
+                    left[s] += sums[c, b, s]
                 if left[size - 1] < min_rows:
                     continue
                 if total[size - 1] - left[size - 1] < min_rows:
                     break
-                gain = _score(left, ridge, n_outputs) + _score(total - left, ridge, n_outputs) - uncut
+                gain = -uncut
+                for o in range(n_outputs):  # as _score, of both sides at once and without a copy
+                    g, h = left[2 * o], left[2 * o + 1]
+                    rest_g, rest_h = total[2 * o] - g, total[2 * o + 1] - h
+                    gain += g * g / (h + ridge) + rest_g * rest_g / (rest_h + ridge)
                 if gain > best_gain:
                     best_gain, best_column, best_cut, best_side = gain, c, b, side
     return best_column, best_cut, best_side
@@ -135,3 +157,19 @@ def add_leaves(codes, root_of, column, cut, missing_left, leaf, rate, scores):
             width *= 2
         for o in range(n_outputs):
             scores[i, o] += rate * leaf[root, k, o]
+
+
+@ordered_kernel
+def add_trees(codes, column, cut, missing_left, leaf, rate, scores):
+    """Add `rate` times the leaves of all trees to the scores (n, K) of every row: trees on the first axis."""
+    n_trees, n_leaves, n_outputs = leaf.shape
+    for t in range(n_trees):
+        for i in range(len(scores)):
+            first, width, k = 0, 1, 0
+            while width < n_leaves:
+                at = first + k
+                k = 2 * k + _goes_right(codes, i, column[t, at], cut[t, at], missing_left[t, at])
+                first += width
+                width *= 2
+            for o in range(n_outputs):
+                scores[i, o] += rate * leaf[t, k, o]

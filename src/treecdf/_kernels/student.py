@@ -1,0 +1,125 @@
+"""Mixtures of Student t distributions with five degrees of freedom, whose CDF has a closed form."""
+
+import math
+
+import numpy as np
+
+from treecdf._kernels.compiling import inlined_kernel, ordered_kernel
+
+_ROOT5 = math.sqrt(5.0)
+_LOG_PEAK = math.log(8.0 / (3.0 * math.pi * _ROOT5))  # log density at zero
+_N_STEPS = 200
+
+
+@inlined_kernel
+def _log_density(t):
+    return _LOG_PEAK - 6.0 * math.log(math.hypot(1.0, t / _ROOT5))
+
+
+@inlined_kernel
+def _lower_tail(t):
+    """CDF at t <= 0, to full relative accuracy."""
+    angle = math.atan(_ROOT5 / -t) if t < 0 else 0.5 * math.pi
+    if angle < 0.02:
+        return angle**5 * (8.0 / 15.0 - 16.0 / 63.0 * angle * angle) / math.pi
+    s = math.sin(angle)
+    return (angle - s * math.cos(angle) * (1.0 + 2.0 / 3.0 * s * s)) / math.pi
+
+
+@ordered_kernel
+def mixture_forward(y, location, log_scale, log_weight, lower, upper, log_density):
+    """CDF, 1 - CDF and log density (n, m) of points y (n, m); the components' parameters are (n, J)."""
+    n_components = location.shape[1]
+    for i in range(y.shape[0]):
+        for k in range(y.shape[1]):
+            below, above, largest, total = 0.0, 0.0, -np.inf, 0.0
+            for j in range(n_components):
+                t = (y[i, k] - location[i, j]) * math.exp(-log_scale[i, j])
+                weight = math.exp(log_weight[i, j])
+                tail = _lower_tail(-abs(t))
+                below += weight * (tail if t <= 0 else 1.0 - tail)
+                above += weight * (1.0 - tail if t <= 0 else tail)
+                part = log_weight[i, j] + _log_density(t) - log_scale[i, j]
+                if part > largest:
+                    total = total * math.exp(largest - part) + 1.0
+                    largest = part
+                elif part > -np.inf:
+                    total += math.exp(part - largest)
+            lower[i, k], upper[i, k] = below, above
+            log_density[i, k] = largest + math.log(total)
+
+
+@ordered_kernel
+def _distance(point, level, location, log_scale, log_weight):
+    """CDF at the point minus the level, and the density."""
+    below, above, density = 0.0, 0.0, 0.0
+    for j in range(len(location)):
+        t = (point - location[j]) * math.exp(-log_scale[j])
+        weight = math.exp(log_weight[j])
+        tail = _lower_tail(-abs(t))
+        below += weight * (tail if t <= 0 else 1.0 - tail)
+        above += weight * (1.0 - tail if t <= 0 else tail)
+        density += weight * math.exp(_log_density(t) - log_scale[j])
+    return (below - level if level <= 0.5 else (1.0 - level) - above), density
+
+
+@ordered_kernel
+def mixture_inverse(u, location, log_scale, log_weight, low, high, y):
+    """Points y (n, m) with CDF u (n, m), by Newton steps inside a bracket that starts as (low, high) (n, m)."""
+    for i in range(u.shape[0]):
+        for k in range(u.shape[1]):
+            a, b, level = low[i, k], high[i, k], u[i, k]
+            point = 0.5 * a + 0.5 * b
+            for _ in range(_N_STEPS):
+                gap, density = _distance(point, level, location[i], log_scale[i], log_weight[i])
+                if gap > 0:
+                    b = point
+                else:
+                    a = point
+                step = gap / density if density > 0 else np.inf
+                following = point - step
+                if not (a < following < b):
+                    following = 0.5 * a + 0.5 * b
+                if following == point or abs(following - point) <= 1e-15 * abs(point):
+                    break
+                point = following
+            y[i, k] = point
+
+
+@ordered_kernel
+def mixture_loss(y, location, scores, floor, loss, gradient, curvature):
+    """Negative log-likelihood (n,) of outcomes y (n,), its gradient and a positive curvature (n, 2 J).
+
+    scores (n, 2 J): log scales, held at `floor`, and logits of the weights.
+    """
+    n, n_components = location.shape
+    log_part, t = np.empty(n_components), np.empty(n_components)
+    for i in range(n):
+        largest = -np.inf
+        for j in range(n_components):
+            largest = max(largest, scores[i, n_components + j])
+        total = 0.0
+        for j in range(n_components):
+            total += math.exp(scores[i, n_components + j] - largest)
+        log_norm = largest + math.log(total)
+        highest = -np.inf
+        for j in range(n_components):
+            log_scale = max(scores[i, j], floor)
+            t[j] = (y[i] - location[i, j]) * math.exp(-log_scale)
+            log_part[j] = scores[i, n_components + j] - log_norm + _log_density(t[j]) - log_scale
+            highest = max(highest, log_part[j])
+        total = 0.0
+        for j in range(n_components):
+            total += math.exp(log_part[j] - highest)
+        log_likelihood = highest + math.log(total)
+        loss[i] = -log_likelihood
+        for j in range(n_components):
+            share = math.exp(log_part[j] - log_likelihood)
+            weight = math.exp(scores[i, n_components + j] - log_norm)
+            square = t[j] * t[j]
+            gradient[i, j] = share * (1.0 - 6.0 * square / (5.0 + square))
+            if scores[i, j] < floor and gradient[i, j] > 0:
+                gradient[i, j] = 0.0
+            curvature[i, j] = share * 1.25 + 1e-3
+            gradient[i, n_components + j] = weight - share
+            curvature[i, n_components + j] = weight * (1.0 - weight) + 1e-3

@@ -1,0 +1,312 @@
+"""The conditional base: regressors say where the outcome is, boosted trees say how sure they are.
+
+p(y | x) before the trees is a mixture of Student t distributions, one for each mean learner and one for their stack;
+log scales and weights are functions of x, boosted on the likelihood. Training rows only ever see predictions of models
+that were fitted without them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import nnls
+from scipy.special import logsumexp, stdtrit
+
+from treecdf._kernels.student import mixture_forward, mixture_inverse, mixture_loss
+from treecdf.base import Bound
+from treecdf.learners.boosting import BoostedScores, Boosting, boost
+from treecdf.learners.polynomial import Polynomial
+from treecdf.learners.protocol import Learner, Predictor
+from treecdf.outcome import Transform
+
+Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+_POWERS = (0.5, 0.75, 1.0, 1.25, 1.5)  # of Yeo-Johnson; mean and variance exist for each
+_WORTH_A_POWER = 0.02  # nats a row
+_GOOD = 1.5  # learners whose error is at most so many times the stack's are components,
+_MOST_COMPONENTS = 3  # and of these the best
+_RESOLVED = 0.3  # of the recording step: a smaller error cannot be told from none
+_MANY_ROWS = 2500  # from here on scales are boosted at twice the rate
+_FLOOR = 0.4  # scales are at least this share of the outcome's recording step
+_SMALLEST_LOG_SCALE = -9.0
+_BROAD_SCALE = 2.0  # standard deviations of the outcome: a component for rows nobody foresaw
+_SPREAD = np.sqrt(5 / 3)  # standard deviation of a t with five degrees of freedom
+
+
+@dataclass(frozen=True)
+class Mean:
+    """Mean learners and their non-negative stack."""
+
+    names: tuple[str, ...]
+    predictors: tuple[Predictor, ...]
+    weights: Array
+    components: Ints  # learners that are components of their own
+
+    @staticmethod
+    def cross_fit(
+        learners: Sequence[Learner],
+        x: Array,
+        y: Array,
+        weight: Array,
+        step: float,
+        fold: Ints,
+        rng: np.random.Generator,
+    ) -> tuple[Mean, list[Array]]:
+        """The fitted learners, and each one's left-out output. A learner that has nothing to add is left out."""
+        names, predictors, outputs, errors = [], [], [], dict[str, float]()
+        for learner in learners:
+            if errors and not learner.is_worth_trying(errors):
+                continue
+            predictor, output = learner.cross_fit(x, y, weight, fold, rng)
+            names.append(learner.name)
+            predictors.append(predictor)
+            outputs.append(output)
+            errors[learner.kind] = float(np.sqrt(weight @ (output[:, 0] - y) ** 2 / weight.sum()))
+            if errors[learner.kind] < _RESOLVED * step:
+                break
+        means = np.column_stack([output[:, 0] for output in outputs])
+        weights = _stack(means, y, weight)
+        components = _components(weight @ (means - y[:, None]) ** 2, weight @ (means @ weights - y) ** 2)
+        return Mean(tuple(names), tuple(predictors), weights, components), outputs
+
+    def features(self, outputs: Sequence[Array]) -> tuple[Array, Array]:
+        """Locations (n, J) of the components, the stack first, and what else is known (n, ...) of their errors."""
+        means = np.column_stack([output[:, 0] for output in outputs])
+        stack = means @ self.weights
+        location = np.column_stack([stack, means[:, self.components]])
+        known = [output[:, 1:] for output in outputs]
+        return location, np.hstack([stack[:, None], location[:, 1:] - stack[:, None], *known])
+
+    def __call__(self, x: Array) -> tuple[Array, Array]:
+        """As `features`, at new rows."""
+        return self.features([predictor(x) for predictor in self.predictors])
+
+
+def _components(error: Array, error_of_stack: float) -> Ints:
+    """Learners that deserve a component beside the stack."""
+    if len(error) == 1:
+        return np.empty(0, np.int64)
+    best = np.argsort(error, kind="stable")[:_MOST_COMPONENTS]
+    return np.sort(best[error[best] <= _GOOD**2 * error_of_stack])
+
+
+def _stack(means: Array, y: Array, weight: Array) -> Array:
+    """Non-negative weights that sum to one, of the smallest squared error."""
+    root = np.sqrt(weight / weight.mean())
+    force = 1e3 * np.sqrt(len(y))
+    a = np.vstack([means * root[:, None], np.full(means.shape[1], force)])
+    weights = nnls(a, np.append(y * root, force))[0]
+    total = weights.sum()
+    return weights / total if total > 0 else np.full(len(weights), 1 / len(weights))
+
+
+@dataclass(frozen=True)
+class Conditional:
+    """A base whose location, scale and shape depend on x; one outcome.
+
+    Its parameters at a row are the locations, log scales and log weights of the components, (n, 3 J), all on the
+    transformed scale of the outcome.
+    """
+
+    transform: Transform
+    mean: Mean
+    scores: BoostedScores
+    floor: float
+    log_broad: float  # log weight of the broad component
+    bound: tuple[float, float]  # on the transformed scale; infinite where there is none
+    typical: tuple[Array, Array]  # mean and scale of what the trees see
+    rotation: None = None
+
+    @staticmethod
+    def cross_fit(
+        learners: Sequence[Learner],
+        x: Array,
+        y: Array,
+        weight: Array,
+        bound: Bound,
+        fold: Ints,
+        rng: np.random.Generator,
+    ) -> tuple[Conditional, Array]:
+        """The base for new rows, and the left-out parameters (n, 3 J) of the training rows x (n, q), y (n, 1)."""
+        outcome = y[:, 0]
+        transform = Transform.fit(outcome, weight, _best_power(x, outcome, weight, rng))
+        g, log_slope = transform.forward(outcome)
+        step = recording_step(outcome) / transform.scale
+        mean, outputs = Mean.cross_fit(learners, x, g, weight, step, fold, rng)
+        location, known = mean.features(outputs)
+        floor = max(_SMALLEST_LOG_SCALE, np.log(_FLOOR * step) if step > 0 else -np.inf)
+        scores, left_out = _boost_scores(location, g, np.hstack([x, known]), weight, floor, fold, rng)
+        low, high = (_transformed(end, transform) for end in bound)
+        base = Conditional(
+            transform,
+            mean,
+            scores,
+            floor,
+            log_broad=-np.inf,
+            bound=(-np.inf if low is None else low, np.inf if high is None else high),
+            typical=(np.zeros(2), np.ones(2)),
+        )
+        log_density = base.to_box(y[:, None, :], base._parameters(location, left_out))[1][:, 0]
+        base = replace(base, log_broad=_broad_weight(log_density - log_slope, g, weight))
+        parameters = base._parameters(location, left_out)
+        seen = base._moments(parameters)
+        spread = seen.std(axis=0)
+        return replace(base, typical=(seen.mean(axis=0), np.where(spread > 0, spread, 1.0))), parameters
+
+    @property
+    def n_outcomes(self) -> int:
+        """One."""
+        return 1
+
+    def parameters(self, x: Array) -> Array:
+        """Parameters (n, 3 J) at standardised covariates x (n, q)."""
+        location, known = self.mean(x)
+        return self._parameters(location, self.scores(np.hstack([x, known])))
+
+    def _parameters(self, location: Array, scores: Array) -> Array:
+        n, n_components = location.shape
+        low, high = self.bound
+        location = np.clip(location, low, high)
+        log_scale = np.clip(scores[:, :n_components], self.floor, 10.0)
+        logits = scores[:, n_components:]
+        log_weight = logits - logsumexp(logits, axis=1, keepdims=True) + np.log1p(-np.exp(self.log_broad))
+        broad = np.tile([np.clip(0.0, low, high), np.log(_BROAD_SCALE), self.log_broad], (n, 1))
+        parts = (location, broad[:, :1], log_scale, broad[:, 1:2], log_weight, broad[:, 2:])
+        return np.hstack(parts)
+
+    def seen(self, parameters: Array) -> Array:
+        """What the trees see of the base (n, 2): its mean and log standard deviation."""
+        center, spread = self.typical
+        return (self._moments(parameters) - center) / spread
+
+    def _moments(self, parameters: Array) -> Array:
+        location, log_scale, log_weight = np.split(parameters, 3, axis=1)
+        share = np.exp(log_weight)
+        mean = (share * location).sum(axis=1)
+        variance = (share * ((_SPREAD * np.exp(log_scale)) ** 2 + (location - mean[:, None]) ** 2)).sum(axis=1)
+        return np.column_stack([mean, np.log(variance) / 2])
+
+    def to_box(self, y: Array, parameters: Array) -> tuple[Array, Array]:
+        """CDF values of outcomes y (n, m, 1) and the log-determinants (n, m)."""
+        g, log_slope = self.transform.forward(y[..., 0])
+        lower, upper, log_density = self._forward(g, parameters)
+        below, above = self._beyond(parameters)
+        mass = 1 - below - above
+        with np.errstate(divide="ignore"):
+            inside = np.where((g >= self.bound[0]) & (g <= self.bound[1]), 0.0, -np.inf)
+            log_det = log_density + log_slope - np.log(mass) + inside
+        # From the nearer side: a difference of numbers close to one has few digits.
+        v = np.where(lower <= upper, (lower - below) / mass, 1 - (upper - above) / mass)
+        return np.clip(v, 0.0, 1.0)[..., None], log_det
+
+    def from_box(self, v: Array, parameters: Array) -> Array:
+        """Inverse of `to_box`; 0 and 1 go to the ends of the support."""
+        below, above = self._beyond(parameters)
+        u = np.clip(below + (1 - below - above) * v[..., 0], 0.0, 1.0)
+        location, log_scale, log_weight = map(np.ascontiguousarray, np.split(parameters, 3, axis=1))
+        level = np.clip(u, 1e-300, 1 - 1e-16)
+        standard = stdtrit(5.0, level)
+        low, high = np.full(u.shape, np.inf), np.full(u.shape, -np.inf)
+        for m, s, w in zip(location.T, np.exp(log_scale).T, log_weight.T, strict=True):
+            if not np.isneginf(w).all():
+                quantile = m[:, None] + s[:, None] * standard
+                low, high = np.minimum(low, quantile), np.maximum(high, quantile)
+        g = np.empty(u.shape)
+        mixture_inverse(level, location, log_scale, log_weight, low, high, g)
+        g = np.clip(np.where(u <= 0, -np.inf, np.where(u >= 1, np.inf, g)), *self.bound)
+        return self.transform.inverse(g)[..., None]
+
+    def inside(self, v: Array) -> NDArray[np.bool_]:
+        """Every point is."""
+        return np.ones(v.shape[:-1], bool)
+
+    def to_unit(self, v: Array) -> Array:
+        """There is nothing left to do."""
+        return v
+
+    def from_unit(self, u: Array) -> Array:
+        """There is nothing to do yet."""
+        return u
+
+    def _forward(self, g: Array, parameters: Array) -> tuple[Array, Array, Array]:
+        """CDF, 1 - CDF and log density (n, m) of transformed outcomes, bounds aside."""
+        location, log_scale, log_weight = map(np.ascontiguousarray, np.split(parameters, 3, axis=1))
+        lower, upper, log_density = np.empty(g.shape), np.empty(g.shape), np.empty(g.shape)
+        mixture_forward(np.ascontiguousarray(g), location, log_scale, log_weight, lower, upper, log_density)
+        return lower, upper, log_density
+
+    def _beyond(self, parameters: Array) -> tuple[Array | float, Array | float]:
+        """Mass (n, 1) of the mixture below and above the bounds."""
+        low, high = self.bound
+        ends = np.tile([low, high], (len(parameters), 1))
+        if np.isinf(ends).all():
+            return 0.0, 0.0
+        lower, upper, _ = self._forward(np.clip(ends, -1e300, 1e300), parameters)
+        return np.where(np.isinf(low), 0.0, lower[:, :1]), np.where(np.isinf(high), 0.0, upper[:, 1:])
+
+
+def _transformed(end: float | None, transform: Transform) -> float | None:
+    return None if end is None else float(transform.forward(np.array(end))[0])
+
+
+def _boost_scores(
+    location: Array, g: Array, features: Array, weight: Array, floor: float, fold: Ints, rng: np.random.Generator
+) -> tuple[BoostedScores, Array]:
+    """Log scales and logits of the weights of the components (n, J) at `location`."""
+    n, n_components = location.shape
+    share = weight / weight.sum()
+    start = np.zeros(2 * n_components)
+    error = np.sqrt(share @ (location - g[:, None]) ** 2)
+    start[:n_components] = np.maximum(np.log(np.maximum(0.7 * error, 1e-300)), floor)
+    start[n_components] = 1.5  # the stack is the best guess
+
+    def loss(scores: Array) -> tuple[Array, Array, Array]:
+        value, gradient, curvature = np.empty(n), np.empty(scores.shape), np.empty(scores.shape)
+        mixture_loss(g, location, scores, floor, value, gradient, curvature)
+        return value, gradient, curvature
+
+    rate = 0.05 if n <= _MANY_ROWS else 0.1
+    settings = Boosting(max_depth=3, rate=rate, max_rounds=600, subsample=0.5, n_bins=64)
+    return boost(loss, features, weight, start, fold, settings, rng)
+
+
+def _broad_weight(log_density: Array, g: Array, weight: Array) -> float:
+    """Log weight of the broad component of the highest likelihood of left-out rows, by expectation maximisation."""
+    t = g / _BROAD_SCALE
+    log_broad = np.log(8 / (3 * np.pi * np.sqrt(5))) - 3 * np.log1p(t * t / 5) - np.log(_BROAD_SCALE)
+    total = weight.sum()
+    share = 1 / (total + 1)
+    for _ in range(100):
+        odds = np.exp(np.clip(log_broad - log_density, -700, 700)) * share / (1 - share)
+        share = float(min(max((weight @ (odds / (1 + odds)) + 0.5) / (total + 1), 1e-6), 0.5))
+    return float(np.log(share))
+
+
+def recording_step(y: Array) -> float:
+    """The unit outcomes y (n,) were recorded in: they are its multiples, apart from an offset. 0 if there is none."""
+    values = np.unique(y)
+    if len(values) < 3:
+        return 0.0
+    step = np.diff(values).min()
+    with np.errstate(over="ignore"):
+        multiples = (values - values[0]) / step
+    return float(step) if np.abs(multiples - np.round(multiples)).max() < 1e-2 and multiples[-1] < 1e7 else 0.0
+
+
+def _best_power(x: Array, y: Array, weight: Array, rng: np.random.Generator) -> float:
+    """The exponent under which a quadratic model with normal errors explains left-out rows best."""
+    rows = rng.permutation(len(x))[:2000]
+    quadratic = Polynomial(2 if Polynomial(2).n_features(x.shape[1]) <= 500 else 1)
+    scores = []
+    for power in _POWERS:
+        g, log_slope = Transform.fit(y, weight, power).forward(y)
+        left_out = quadratic.cross_fit(x[rows], g[rows], weight[rows], np.zeros(len(rows), np.int64), rng)[1][:, 0]
+        share = weight[rows] / weight[rows].sum()
+        error = max(float(share @ (g[rows] - left_out) ** 2), 1e-12)
+        scores.append(float(share @ log_slope[rows]) - np.log(error) / 2)
+    best = int(np.argmax(scores))
+    return _POWERS[best] if scores[best] > scores[_POWERS.index(1.0)] + _WORTH_A_POWER else 1.0

@@ -1,0 +1,54 @@
+"""Learners of the conditional mean, each with predictions of rows it was not trained on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from treecdf.learners.boosting import BoostedMean
+from treecdf.learners.network import Network
+from treecdf.learners.polynomial import Polynomial
+from treecdf.learners.process import GaussianProcess
+from treecdf.learners.protocol import Learner
+from treecdf.learners.sklearn import AnyRegressor
+
+_MANY_ROWS = 2500  # from here on trees are deeper and networks are tried
+_MOST_FEATURES = 600  # of a polynomial
+_MOST_COVARIATES = 64  # of a Gaussian process
+
+
+def as_learner(regressor: Any) -> Learner:
+    """A learner of ours, or any scikit-learn regressor."""
+    return regressor if hasattr(regressor, "cross_fit") else AnyRegressor(regressor)
+
+
+def default_learners(n: int, q: int, effort: str) -> list[Learner]:
+    """What is tried on n rows of q covariates, the cheap and the decisive first."""
+    degrees = (1, 2) if effort == "fast" else (1, 2, 3)
+    learners: list[Learner] = [
+        Polynomial(d) for d in degrees if d == 1 or Polynomial(d).n_features(q) <= min(_MOST_FEATURES, 2 * n)
+    ]
+    if effort == "fast":
+        if q <= _MOST_COVARIATES and n <= _MANY_ROWS:
+            learners.append(GaussianProcess(n_tuning=150, n_inducing=300, max_iter=30))
+        return [*learners, BoostedMean(4, rate=0.15, max_rounds=150)]
+    if q <= _MOST_COVARIATES:
+        learners.append(GaussianProcess())
+    if n <= _MANY_ROWS:
+        learners += [BoostedMean(3), BoostedMean(5)]
+    else:
+        learners += [BoostedMean(8, rate=0.1), BoostedMean(5, rate=0.1)]
+    if n > _MANY_ROWS and n > 20 * q:
+        learners.append(Network())
+    return learners
+
+
+__all__ = [
+    "AnyRegressor",
+    "BoostedMean",
+    "GaussianProcess",
+    "Learner",
+    "Network",
+    "Polynomial",
+    "as_learner",
+    "default_learners",
+]

@@ -1,0 +1,187 @@
+"""Boosted histogram trees of several outputs under any smooth loss, the folds in lockstep.
+
+Every training row is scored by the trees of the fold it was left out of, and the number of rounds is where the loss of
+all rows so scored is smallest: no fold's own noise decides it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treecdf._kernels.histogram import add_leaves, add_trees, grow
+from treecdf.learners.protocol import Array, Cheap, Ints
+
+Codes = NDArray[np.uint8]
+
+# Loss (n,), gradient (n, K) and positive curvature (n, K) at scores (n, K)
+Loss = Callable[[Array], tuple[Array, Array, Array]]
+
+
+@dataclass(frozen=True)
+class Binner:
+    """Covariates to bins 1, 2, ... at quantiles of the training rows; 0 is for missing values."""
+
+    edges: tuple[Array, ...]
+    n_bins: int
+
+    @staticmethod
+    def fit(x: Array, n_bins: int) -> Binner:
+        """At most n_bins bins for each column of x (n, q)."""
+        edges = []
+        for column in x.T:
+            known = column[np.isfinite(column)]
+            values = np.unique(known)
+            if len(values) > n_bins:
+                edges.append(np.unique(np.quantile(known, np.arange(1, n_bins) / n_bins)))
+            else:
+                edges.append((values[1:] + values[:-1]) / 2)
+        return Binner(tuple(edges), n_bins)
+
+    def __call__(self, x: Array) -> Codes:
+        """Bins (q, n)."""
+        codes = np.empty((x.shape[1], len(x)), np.uint8)
+        for j, edges in enumerate(self.edges):
+            codes[j] = np.where(np.isnan(x[:, j]), 0, np.searchsorted(edges, x[:, j]) + 1)
+        return codes
+
+
+@dataclass(frozen=True)
+class Boosting:
+    """How trees are boosted."""
+
+    max_depth: int
+    rate: float
+    max_rounds: int
+    min_rows: int = 5
+    ridge: float = 1.0
+    subsample: float = 0.8
+    column_fraction: float = 0.65
+    patience: int = 20
+    n_bins: int = 64
+
+
+@dataclass(frozen=True)
+class BoostedScores:
+    """The mean of the folds' models; trees on the first axis."""
+
+    binner: Binner
+    start: Array  # (K,)
+    rate: float
+    column: Ints
+    cut: Ints
+    missing_left: Ints
+    leaf: Array
+
+    def __call__(self, x: Array) -> Array:
+        """Scores (n, K)."""
+        scores = np.tile(self.start, (len(x), 1))
+        add_trees(self.binner(x), self.column, self.cut, self.missing_left, self.leaf, self.rate, scores)
+        return scores
+
+
+def boost(
+    loss: Loss, x: Array, weight: Array, start: Array, fold: Ints, settings: Boosting, rng: np.random.Generator
+) -> tuple[BoostedScores, Array]:
+    """Boost from scores `start` (K,): the model for new rows, and the left-out scores (n, K) of the training rows."""
+    n, n_folds = len(x), int(fold.max()) + 1
+    binner = Binner.fit(x, settings.n_bins)
+    codes = binner(x)
+    own = fold, np.arange(n)
+    scores = np.tile(start, (n_folds, n, 1))
+    trees: list[tuple[NDArray[np.int64], ...]] = []
+    best, best_round, best_scores = float(weight @ loss(scores[own])[0]), 0, scores[own]
+    for k in range(1, settings.max_rounds + 1):
+        for f in range(n_folds):
+            trees.append(_grow(loss, codes, weight, fold != f, scores[f], settings, rng))
+        left_out = scores[own]
+        value = float(weight @ loss(left_out)[0])
+        if value < best:
+            best, best_round, best_scores = value, k, left_out
+        if k - best_round >= settings.patience:
+            break
+    kept = trees[: best_round * n_folds]
+    shapes = [tree.shape[1:] for tree in _empty_tree(settings.max_depth, len(start))]
+    parts = [
+        np.concatenate(arrays) if kept else np.zeros((0, *shape))
+        for arrays, shape in zip(zip(*kept, strict=True) if kept else shapes, shapes, strict=True)
+    ]
+    column, cut, missing_left, leaf = parts
+    as_ints = [part.astype(np.int64) for part in (column, cut, missing_left)]
+    return BoostedScores(binner, start, settings.rate / n_folds, *as_ints, leaf), best_scores
+
+
+def _empty_tree(depth: int, n_outputs: int) -> tuple[NDArray[np.int64], ...]:
+    inner = [np.zeros((1, 2**depth - 1), np.int64) for _ in range(3)]
+    return (*inner, np.zeros((1, 2**depth, n_outputs)))
+
+
+def _grow(
+    loss: Loss,
+    codes: Codes,
+    weight: Array,
+    learns: NDArray[np.bool_],
+    scores: Array,
+    settings: Boosting,
+    rng: np.random.Generator,
+) -> tuple[NDArray[np.int64], ...]:
+    """Grow a tree on a sample of the rows that learn, and add it to the scores (n, K) of all."""
+    n, q = len(scores), len(codes)
+    rows = np.flatnonzero(learns & (rng.random(n) < settings.subsample))
+    columns = np.sort(rng.choice(q, max(1, round(settings.column_fraction * q)), replace=False))
+    _, gradient, curvature = loss(scores)
+    gradient *= weight[:, None]
+    curvature *= weight[:, None]
+    tree = _empty_tree(settings.max_depth, scores.shape[1])
+    roots = np.zeros(n, np.int64)
+    grow(
+        codes,
+        rows,
+        roots.copy(),
+        gradient,
+        curvature,
+        columns,
+        settings.n_bins,
+        settings.min_rows,
+        settings.ridge,
+        *tree,
+    )
+    add_leaves(codes, roots, *tree, settings.rate, scores)
+    return tree
+
+
+@dataclass(frozen=True)
+class BoostedMean(Cheap):
+    """Boosted trees under squared error."""
+
+    max_depth: int
+    rate: float = 0.05
+    max_rounds: int = 1000
+
+    @property
+    def kind(self) -> str:
+        """Errors of its kind are alike."""
+        return "trees"
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        return f"trees of depth {self.max_depth}"
+
+    def cross_fit(
+        self, x: Array, y: Array, weight: Array, fold: Ints, rng: np.random.Generator
+    ) -> tuple[BoostedScores, Array]:
+        """By leaving out one fold at a time."""
+
+        def squared_error(scores: Array) -> tuple[Array, Array, Array]:
+            residual = scores - y[:, None]
+            return residual[:, 0] ** 2 / 2, residual, np.ones_like(residual)
+
+        fraction = max(0.65, min(1.0, 4 / x.shape[1]))
+        settings = Boosting(
+            self.max_depth, self.rate, self.max_rounds, min_rows=3, column_fraction=fraction, n_bins=254
+        )
+        return boost(squared_error, x, weight, np.zeros(1), fold, settings, rng)

@@ -1,0 +1,108 @@
+"""Ridge regression on polynomials of the covariates, with closed-form leave-one-out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import combinations_with_replacement
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treecdf.learners.protocol import Array, Cheap, Ints
+
+_RIDGES = np.logspace(-3, 4, 15)
+
+
+@dataclass(frozen=True)
+class Polynomial(Cheap):
+    """All products of at most `degree` covariates; the ridge has the smallest leave-one-out error."""
+
+    degree: int
+
+    @property
+    def kind(self) -> str:
+        """Errors of its kind are alike."""
+        return "polynomial"
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        return ("linear", "quadratic", "cubic")[self.degree - 1]
+
+    def n_features(self, q: int) -> int:
+        """Number of products of q covariates."""
+        return sum(len(list(combinations_with_replacement(range(q), k))) for k in range(1, self.degree + 1))
+
+    def cross_fit(
+        self, x: Array, y: Array, weight: Array, fold: Ints, rng: np.random.Generator
+    ) -> tuple[FittedPolynomial, Array]:
+        """By leaving out one row at a time."""
+        low, high = x.min(axis=0), x.max(axis=0)
+        raw = _products(x, self.degree)
+        share = weight / weight.sum()
+        center = share @ raw
+        scale = np.sqrt(share @ (raw - center) ** 2)
+        scale[scale < 1e-9] = np.inf
+        features = (raw - center) / scale
+        offset = float(share @ y)
+        coefficients, left_out = _best_ridge(features, y - offset, weight)
+        fitted = FittedPolynomial(self.degree, low, high, center, scale, coefficients, offset)
+        return fitted, (offset + left_out)[:, None]
+
+
+@dataclass(frozen=True)
+class FittedPolynomial:
+    """Beyond the range of the training rows the covariates are held at its ends, unless it is linear."""
+
+    degree: int
+    low: Array
+    high: Array
+    center: Array
+    scale: Array
+    coefficients: Array
+    offset: float
+
+    def __call__(self, x: Array) -> Array:
+        """Predictions (n, 1)."""
+        features = (_products(np.clip(x, self.low, self.high), self.degree) - self.center) / self.scale
+        return (self.offset + features @ self.coefficients)[:, None]
+
+
+def _products(x: Array, degree: int) -> Array:
+    columns = [x]
+    for k in range(2, degree + 1):
+        for chosen in combinations_with_replacement(range(x.shape[1]), k):
+            columns.append(x[:, list(chosen)].prod(axis=1, keepdims=True))
+    return np.hstack(columns)
+
+
+def _best_ridge(features: Array, y: Array, weight: Array) -> tuple[Array, Array]:
+    """Coefficients and left-out predictions (n,) of the best ridge, from one decomposition."""
+    root = np.sqrt(weight)[:, None]
+    left, values, right = _decompose(features * root)
+    target = left.T @ (y * root[:, 0])
+    best: tuple[float, Array, Array] = (np.inf, np.zeros(features.shape[1]), np.zeros(len(y)))
+    for ridge in _RIDGES:
+        shrink = values**2 / (values**2 + ridge)
+        # The intercept counts in the leverage of a row.
+        leverage = np.minimum((left**2) @ shrink + weight / weight.sum(), 1 - 1e-6)
+        residual = y - (left @ (shrink * target)) / root[:, 0]
+        left_out = residual / (1 - leverage)
+        error = float(weight @ left_out**2)
+        if error < best[0]:
+            best = error, right.T @ (shrink / np.maximum(values, 1e-12) * target), y - left_out
+    return best[1], best[2]
+
+
+def _decompose(a: Array) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Singular value decomposition by the smaller of the two Gram matrices; tiny values are dropped."""
+    n, p = a.shape
+    if p <= n:
+        squares, right = np.linalg.eigh(a.T @ a)
+        kept = squares > squares.max() * 1e-12
+        values, right = np.sqrt(squares[kept]), right[:, kept]
+        return a @ right / values, values, right.T
+    squares, left = np.linalg.eigh(a @ a.T)
+    kept = squares > squares.max() * 1e-12
+    values, left = np.sqrt(squares[kept]), left[:, kept]
+    return left, values, (left / values).T @ a

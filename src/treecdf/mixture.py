@@ -1,0 +1,237 @@
+"""Flows put together: a mixture of members with weights that depend on x, and a chain of one-outcome mixtures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treecdf.flow import Conditions, TreeFlow, by_chunks
+from treecdf.regions import Regions
+
+Array = NDArray[np.float64]
+
+_N_STEPS = 100  # of root finding; Newton's method needs about ten
+
+
+class Flow(Protocol):
+    """A TreeFlow or a Chain."""
+
+    @property
+    def n_outcomes(self) -> int:
+        """d, the number of outcomes."""
+        ...
+
+    def forward_and_log_det(self, y: Array, x: Array, known: Conditions | None = None) -> tuple[Array, Array]:
+        """Images in the cube of outcomes y (n, m, d), m at each row of x, and log-determinants (n, m)."""
+        ...
+
+    def inverse(self, u: Array, x: Array, known: Conditions | None = None) -> Array:
+        """Outcomes (n, m, d) of points u of the cube, m at each row of x."""
+        ...
+
+    def draw(self, u: Array, x: Array, known: Conditions | None = None) -> Array:
+        """Draws (n, m, d) made of independent uniforms u (n, m, d); cheaper than the inverse where it can be."""
+        ...
+
+    def trees(self) -> list[TreeFlow]:
+        """All tree flows it is made of."""
+        ...
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """p(y | x) = sum over members j of w_j(x) p_j(y | x), the weights constant in each region of x.
+
+    With one member, or one outcome, it is itself a flow: forward and inverse are exact.
+    """
+
+    members: tuple[Flow, ...]
+    log_weights: Array  # (regions + 1, members); the last row is for regions that fit did not see
+    regions: Regions | None = None
+
+    @property
+    def n_outcomes(self) -> int:
+        """d, the number of outcomes."""
+        return self.members[0].n_outcomes
+
+    @property
+    def is_flow(self) -> bool:
+        """Whether it has a `forward` and an `inverse`."""
+        return len(self.members) == 1 or self.n_outcomes == 1
+
+    def trees(self) -> list[TreeFlow]:
+        """All tree flows it is made of."""
+        return [flow for member in self.members for flow in member.trees()]
+
+    def log_weights_at(self, x: Array) -> Array:
+        """Log weights (n, members) at covariates x (n, q)."""
+        if self.regions is None:
+            return np.repeat(self.log_weights[-1:], len(x), axis=0)
+        return self.log_weights[self.regions(x)]
+
+    def log_prob(self, y: Array, x: Array, n_threads: int = 1) -> Array:
+        """Log densities (n, m) of outcomes y (n, m, d), m at each row of x."""
+        total = np.empty(y.shape[:2])
+
+        def chunk(rows: slice) -> None:
+            total[rows] = self._forward(y[rows], x[rows])[1]
+
+        by_chunks(chunk, y, n_threads)
+        return total
+
+    def forward_and_log_det(self, y: Array, x: Array, n_threads: int = 1) -> tuple[Array, Array]:
+        """Images in the cube of outcomes y (n, m, d), m at each row of x, and log densities (n, m)."""
+        u, log_det = np.empty_like(y), np.empty(y.shape[:2])
+
+        def chunk(rows: slice) -> None:
+            u[rows], log_det[rows] = self._forward(y[rows], x[rows])
+
+        by_chunks(chunk, y, n_threads)
+        return u, log_det
+
+    def inverse(self, u: Array, x: Array, n_threads: int = 1) -> Array:
+        """Outcomes (n, m, d) of points u of the cube, m at each row of x."""
+        y = np.empty_like(u)
+
+        def chunk(rows: slice) -> None:
+            y[rows] = self._inverse(u[rows], x[rows])
+
+        by_chunks(chunk, u, n_threads)
+        return y
+
+    def draw(self, u: Array, x: Array, n_threads: int = 1) -> Array:
+        """Draws (n, m, d) made of independent uniforms u (n, m, d): the first picks the member too."""
+        y = np.empty_like(u)
+
+        def chunk(rows: slice) -> None:
+            y[rows] = self._draw(u[rows], x[rows])
+
+        by_chunks(chunk, u, n_threads)
+        return y
+
+    def _forward(self, y: Array, x: Array) -> tuple[Array, Array]:
+        known: Conditions = {}
+        if len(self.members) == 1:
+            return self.members[0].forward_and_log_det(y, x, known)
+        u, total = np.zeros_like(y), np.full(y.shape[:2], -np.inf)
+        for log_weight, member in zip(self.log_weights_at(x).T, self.members, strict=True):
+            part, log_prob = member.forward_and_log_det(y, x, known)
+            u += np.exp(log_weight)[:, None, None] * part  # the CDF of one outcome; of several it means nothing
+            np.logaddexp(total, log_weight[:, None] + log_prob, out=total)
+        return np.minimum(u, 1.0), total
+
+    def _inverse(self, u: Array, x: Array) -> Array:
+        known: Conditions = {}
+        if len(self.members) == 1:
+            return self.members[0].inverse(u, x, known)
+        ends = [member.inverse(u, x, known) for member in self.members]
+        low, high = np.minimum.reduce(ends)[..., 0], np.maximum.reduce(ends)[..., 0]
+        return _solve(self, u[..., 0], x, low, high)[..., None]
+
+    def _draw(self, u: Array, x: Array) -> Array:
+        known: Conditions = {}
+        if len(self.members) == 1:
+            return self.members[0].draw(u, x, known)
+        weights = np.exp(self.log_weights_at(x))
+        ends = np.cumsum(weights, axis=1)
+        number = np.zeros(u.shape[:2], np.int64)
+        for end in ends.T[:-1]:  # the last may be a little below one, and every draw needs a member
+            number += u[..., 0] >= end[:, None]
+        y = np.empty_like(u)
+        for j, member in enumerate(self.members):
+            rows, columns = np.nonzero(number == j)
+            own = u[rows, columns]
+            begin = ends[rows, j] - weights[rows, j]
+            own[:, 0] = np.clip((own[:, 0] - begin) / np.maximum(weights[rows, j], 1e-300), 0.0, 1.0)
+            y[rows, columns] = _at_points(member, own, x, rows, known)
+        return y
+
+
+def _at_points(member: Flow, u: Array, x: Array, rows: NDArray[np.int64], known: Conditions) -> Array:
+    """Draws (k, d) of uniforms u (k, d), each at its own row of x; rows are in order."""
+    if not len(rows):
+        return u
+    count = np.bincount(rows, minlength=len(x))
+    padded = np.full((len(x), count.max(), u.shape[1]), 0.5)
+    column = np.arange(len(rows)) - np.repeat(np.cumsum(count) - count, count)
+    padded[rows, column] = u
+    return member.draw(padded, x, known)[rows, column]
+
+
+def _solve(mixture: Mixture, u: Array, x: Array, low: Array, high: Array) -> Array:
+    """Outcomes (n, m) with CDF u between low and high, by Newton's method inside the bracket."""
+    y = np.where(np.isfinite(low) & np.isfinite(high), low / 2 + high / 2, low)
+    open_rows = np.flatnonzero((low < high).any(axis=1))
+    low, high = low.copy(), high.copy()
+    for _ in range(_N_STEPS):
+        if not len(open_rows):
+            break
+        here = y[open_rows]
+        cdf, log_density = mixture._forward(here[..., None], x[open_rows])
+        gap = cdf[..., 0] - u[open_rows]
+        low[open_rows] = np.where(gap <= 0, here, low[open_rows])
+        high[open_rows] = np.where(gap > 0, here, high[open_rows])
+        a, b = low[open_rows], high[open_rows]
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            following = here - gap * np.exp(-log_density)
+        following = np.where((following > a) & (following < b), following, a / 2 + b / 2)
+        following = np.where(gap == 0, here, following)
+        y[open_rows] = following
+        moving = np.abs(following - here) > 1e-14 * np.maximum(np.abs(following), np.abs(b - a))
+        open_rows = open_rows[moving.any(axis=1)]
+    return y
+
+
+@dataclass(frozen=True)
+class Chain:
+    """p(y | x) = p(y_1 | x) p(y_2 | x, y_1) ..., in some order of the outcomes: exact in both directions."""
+
+    links: tuple[Mixture, ...]  # link k is about outcome order[k], given x and the outcomes before it
+    order: tuple[int, ...]
+
+    @property
+    def n_outcomes(self) -> int:
+        """d, the number of outcomes."""
+        return len(self.links)
+
+    def trees(self) -> list[TreeFlow]:
+        """All tree flows it is made of."""
+        return [flow for link in self.links for flow in link.trees()]
+
+    def forward_and_log_det(self, y: Array, x: Array, known: Conditions | None = None) -> tuple[Array, Array]:
+        """Conditional CDFs of outcomes y (n, m, d), m at each row of x, and log densities (n, m)."""
+        u, log_det = np.empty_like(y), np.zeros(y.shape[:2])
+        for k, link in enumerate(self.links):
+            points, given = self._points(y, x, k, y)
+            cdf, step = link._forward(points, given)
+            u[..., self.order[k]] = cdf[..., 0].reshape(y.shape[:2])
+            log_det += step.reshape(y.shape[:2])
+        return u, log_det
+
+    def inverse(self, u: Array, x: Array, known: Conditions | None = None) -> Array:
+        """Outcomes (n, m, d) of points u of the cube, m at each row of x."""
+        y = np.empty_like(u)
+        for k, link in enumerate(self.links):
+            points, given = self._points(u, x, k, y)
+            y[..., self.order[k]] = link._inverse(points, given)[..., 0].reshape(u.shape[:2])
+        return y
+
+    def draw(self, u: Array, x: Array, known: Conditions | None = None) -> Array:
+        """Draws (n, m, d) made of independent uniforms u (n, m, d)."""
+        y = np.empty_like(u)
+        for k, link in enumerate(self.links):
+            points, given = self._points(u, x, k, y)
+            y[..., self.order[k]] = link._draw(points, given)[..., 0].reshape(u.shape[:2])
+        return y
+
+    def _points(self, points: Array, x: Array, k: int, y: Array) -> tuple[Array, Array]:
+        """Points of link k and its covariates: the first link has m points at a row of x, the others one."""
+        own = points[..., self.order[k], None]
+        if k == 0:
+            return np.ascontiguousarray(own), x
+        m = points.shape[1]
+        before = y[..., list(self.order[:k])].reshape(-1, k)
+        return own.reshape(-1, 1, 1), np.hstack([np.repeat(x, m, axis=0), np.clip(before, -1e300, 1e300)])

@@ -1,0 +1,156 @@
+"""What "auto", None and `effort` mean: which flows are trained on a table, chosen by evidence (docs/results)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treecdf.boosting import Recipe, Stage
+from treecdf.classifiers import MLP, Logistic, as_node_classifier
+from treecdf.learners import Learner, as_learner, default_learners
+from treecdf.settings import is_int
+
+Array = NDArray[np.float64]
+
+PAPER_STAGES = (Stage(Logistic(), max_depth=6), Stage(MLP((4, 4), alpha=1e-4, max_iter=1000), max_depth=4))
+JOINT_STAGES = (Stage(Logistic(), max_depth=6), Stage(MLP((4, 4)), max_depth=4))
+CONDITIONAL_STAGES = (Stage(Logistic(), max_depth=4),)
+
+EFFORTS = ("fast", "default", "best")
+STRUCTURES = ("auto", "chain", "joint")
+BASES = ("auto", "conditional", "box", "student")
+
+_FOLDS = {"fast": 3, "default": 5, "best": 10}
+_ROTATIONS = {"fast": 4, "default": 12, "best": 12}
+_FEWEST_ROWS = 40  # for a conditional base
+_CONDITIONAL_SUBSAMPLE = 0.7
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to train. At least one of `conditional` and `joint` is there."""
+
+    conditional: Recipe | None  # one-outcome flows on a conditional base: the only outcome, or the links of chains
+    learners: Callable[[int, int], Sequence[Learner]]  # of that base, for n rows of q covariates
+    orders: Sequence[tuple[int, ...]]  # of the outcomes in the chains
+    n_folds: int
+    joint: Recipe | None  # flows of all outcomes at once
+    rotations: Sequence[Array | None]  # of their members
+    weights: str  # of their members: "equal", "stacked" or "likelihood"
+    regions: Any
+    validation_fraction: float
+
+
+def make_plan(model: Any, n: int, q: int, bounds: Sequence[Any]) -> Plan:
+    """The plan of a TreeFlowRegressor for n rows of q covariates and outcomes with these bounds."""
+    d = len(bounds)
+    is_bounded = any(end is not None for pair in bounds for end in pair)
+    is_conditional = _is_conditional(model, n, d)
+    if not is_conditional:
+        is_joint = True
+    else:
+        is_joint = d > 1 and model.structure == "auto" and model.base == "auto" and not is_bounded
+    recipe = Recipe(
+        stages=(),
+        growth=model._growth(),
+        max_trees=model.max_trees,
+        window=model.early_stopping_window,
+        bounds=tuple(bounds),
+    )
+    conditional = joint = None
+    if is_conditional:
+        growth = recipe.growth
+        if model.subsample is None:
+            growth = replace(growth, subsample=_CONDITIONAL_SUBSAMPLE)
+        conditional = replace(recipe, stages=_read_stages(model.stages, CONDITIONAL_STAGES), growth=growth)
+    if is_joint:
+        base = model.base if model.base in ("box", "student") else "box" if d == 1 or is_bounded else "student"
+        joint = replace(recipe, stages=_read_stages(model.stages, JOINT_STAGES), base=base)
+    rotations = model.rotations
+    if is_conditional and is_joint:
+        rotations = max(2, _ROTATIONS[model.effort] // (d * (d - 1) // 2))
+    return Plan(
+        conditional=conditional,
+        learners=_learners(model),
+        orders=_orders(d, model.effort),
+        n_folds=_FOLDS[model.effort],
+        joint=joint,
+        rotations=rotation_matrices(rotations if d > 1 else None, d),
+        weights=model.weights,
+        regions=model.regions,
+        validation_fraction=model.validation_fraction,
+    )
+
+
+def _is_conditional(model: Any, n: int, d: int) -> bool:
+    """Whether one-outcome flows on a conditional base are trained."""
+    if isinstance(model.base, str) and model.base in ("box", "student"):
+        return False
+    if d > 1 and (model.structure == "joint" or not has_no_rotations(model.rotations)):
+        return False
+    return n >= _FEWEST_ROWS or not isinstance(model.base, str) or model.base == "conditional"
+
+
+def _read_stages(stages: Sequence[Stage] | None, default: Sequence[Stage]) -> tuple[tuple[Any, int], ...]:
+    chosen = default if stages is None else stages
+    return tuple((as_node_classifier(stage.classifier), stage.max_depth) for stage in chosen)
+
+
+def _learners(model: Any) -> Callable[[int, int], Sequence[Learner]]:
+    if isinstance(model.base, str):
+        return lambda n, q: default_learners(n, q, model.effort)
+    given = model.base if isinstance(model.base, (list, tuple)) else [model.base]
+    return lambda n, q: [as_learner(regressor) for regressor in given]
+
+
+def _orders(d: int, effort: str) -> list[tuple[int, ...]]:
+    """Orders of the outcomes: as they are, backwards, and, with the best effort, every one first."""
+    forwards = tuple(range(d))
+    orders = [forwards]
+    if effort != "fast":
+        orders.append(forwards[::-1])
+    if effort == "best":
+        orders += [forwards[k:] + forwards[:k] for k in range(1, d)]
+    return list(dict.fromkeys(orders))
+
+
+def has_no_rotations(rotations: Any) -> bool:
+    """Whether the parameter is None or 0."""
+    return rotations is None or (is_int(rotations) and rotations == 0)
+
+
+def rotation_matrices(rotations: Any, n_outcomes: int) -> list[Array | None]:
+    """The members' rotations: None for outcomes as they are.
+
+    A number J means J equally spaced angles in every coordinate plane; a quarter turn maps axes to axes, so they
+    divide [0, pi / 2), and the angle 0, which all planes share, is taken once.
+    """
+    if has_no_rotations(rotations):
+        return [None]
+    if is_int(rotations):
+        matrices: list[Array | None] = [np.eye(n_outcomes)]
+        angles = np.pi / 2 * np.arange(1, rotations) / rotations
+        for j in range(n_outcomes):
+            for k in range(j + 1, n_outcomes):
+                matrices += [_plane_rotation(n_outcomes, j, k, angle) for angle in angles]
+        return matrices
+    return [_read_rotation(matrix, n_outcomes) for matrix in rotations]
+
+
+def _plane_rotation(d: int, j: int, k: int, angle: float) -> Array:
+    matrix = np.eye(d)
+    matrix[j, j] = matrix[k, k] = np.cos(angle)
+    matrix[j, k], matrix[k, j] = np.sin(angle), -np.sin(angle)
+    return matrix
+
+
+def _read_rotation(matrix: Any, d: int) -> Array:
+    values = np.array(matrix, dtype=np.float64)
+    is_small = values.shape == (d, d) and bool((np.abs(values) < 2).all())
+    if not is_small or not np.allclose(values @ values.T, np.eye(d), rtol=0, atol=1e-8):
+        raise ValueError(f"Expected rotations to be orthogonal matrices of shape ({d}, {d}); got {matrix!r}.")
+    return values
