@@ -189,7 +189,7 @@ def _solve(mixture: Mixture, u: Array, x: Array, low: Array, high: Array) -> Arr
 class Chain:
     """p(y | x) = p(y_1 | x) p(y_2 | x, y_1) ..., in some order of the outcomes: exact in both directions."""
 
-    links: tuple[Mixture, ...]  # link k is about outcome order[k], given x and the outcomes before it
+    links: tuple[Mixture, ...]  # link k is about outcome order[k], given x and the outcomes before it, in column order
     order: tuple[int, ...]
 
     @property
@@ -233,5 +233,5 @@ class Chain:
         if k == 0:
             return np.ascontiguousarray(own), x
         m = points.shape[1]
-        before = y[..., list(self.order[:k])].reshape(-1, k)
+        before = y[..., sorted(self.order[:k])].reshape(-1, k)
         return own.reshape(-1, 1, 1), np.hstack([np.repeat(x, m, axis=0), np.clip(before, -1e300, 1e300)])

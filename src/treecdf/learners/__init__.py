@@ -32,7 +32,7 @@ def default_learners(n: int, q: int, effort: str) -> list[Learner]:
             learners.append(GaussianProcess(n_tuning=150, n_inducing=300, max_iter=30))
         return [*learners, BoostedMean(4, rate=0.15, max_rounds=150)]
     if q <= _MOST_COVARIATES:
-        learners.append(GaussianProcess())
+        learners.append(GaussianProcess(n_inducing=1000 if n <= 1000 else 500))
     if n <= _MANY_ROWS:
         learners += [BoostedMean(3), BoostedMean(5)]
     else:
