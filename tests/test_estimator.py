@@ -25,7 +25,7 @@ def table(n=200, seed=0):
 
 def small(**settings):
     stages = [Stage(Logistic(), 3), Stage(MLP((3,), max_iter=20), 2)]
-    return TreeFlowRegressor(**{"stages": stages, "max_trees": 6, "random_state": 0, **settings})
+    return TreeFlowRegressor(**{"base": "box", "stages": stages, "max_trees": 6, "random_state": 0, **settings})
 
 
 X, Y = table()
@@ -212,19 +212,9 @@ def test_importance_finds_the_informative_covariate():
         assert (found >= 0).all()
 
 
-def test_importance_of_outcome_axes():
-    rng = np.random.default_rng(0)
-    y = np.column_stack([rng.uniform(size=300), rng.normal(size=300) ** 3])  # the first has nothing to learn
-    found = small().fit(rng.normal(size=(300, 2)), y).outcome_importances_
-    assert found.shape == (2,)
-    assert found.sum() == pytest.approx(1.0)
-    assert found[1] > 0.8
-
-
 def test_importances_are_zero_when_nothing_depends_on_x():
     model = small(stages=[Stage(Constant(), 3)]).fit(X, Y)
     assert model.feature_importances_.tolist() == [0.0, 0.0]
-    assert model.outcome_importances_.tolist() == [1.0]
 
 
 # Validation rows

@@ -111,9 +111,8 @@ def test_smaller_nodes_than_allowed_are_leaves_as_in_the_oracle(min_samples):
 def test_a_flow_is_the_oracles_tree_by_tree(seed, d):
     x, u = problem(seed, 180, d)
     train, val = slice(0, 120), slice(120, 180)
-    blocks, history = boost(
-        Rows(x[train], u[train], np.ones(120)),
-        Rows(x[val], u[val], np.ones(60)),
+    (blocks,), history = boost(
+        [(Rows(x[train], u[train], np.ones(120)), Rows(x[val], u[val], np.ones(60)))],
         Recipe(
             stages=((Logistic(tol=TOL), 3), (Logistic(tol=TOL), 2)),
             growth=growth("exhaustive", c0=0.8, grid_size=5),

@@ -138,7 +138,7 @@ def overfitting(*stages):
     train, validation = Rows(x[:60], u[:60], np.ones(60)), Rows(x[60:], u[60:], np.ones(200))
     growth = Growth(**{**GROWTH, "min_samples_node": 4})
     recipe = Recipe(stages, growth, max_trees=50, window=4, bounds=())
-    blocks, history = boost(train, validation, recipe, np.random.default_rng(0))
+    (blocks,), history = boost([(train, validation)], recipe, np.random.default_rng(0))
     return blocks, history, x, u[:, None]
 
 

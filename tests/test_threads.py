@@ -36,7 +36,7 @@ def bits(model):
     (flow,) = model.mixture_.members
     box = flow.base
     arrays = [*vars(flow.standardize).values(), box.low, box.high, box.low_tail, box.high_tail]
-    arrays += [*model.history_.values(), model.feature_importances_, model.outcome_importances_]
+    arrays += [*model.history_.values(), model.feature_importances_]
     for block in flow.blocks:
         arrays += [block.nodes, block.theta, block.roots, block.hidden]
     return [array.tobytes() for array in arrays]
@@ -99,7 +99,7 @@ def test_the_model_does_not_depend_on_the_threads_of_the_linear_algebra():
     found = []
     for limit in (1, 2, 4):
         with threadpool_limits(limit, user_api="blas"):
-            model = TreeFlowRegressor(stages=[Stage(Logistic(), 2), Stage(MLP((3,), max_iter=3), 1)], max_trees=1)
+            model = TreeFlowRegressor(base="box", stages=[Stage(Logistic(), 2), Stage(MLP((3,), max_iter=3), 1)], max_trees=1)
             found.append(bits(model.set_params(random_state=0).fit(x, y)))
     assert found[0] == found[1] == found[2]
 
@@ -149,7 +149,7 @@ def test_the_model_does_not_depend_on_where_its_arrays_lie():
     rng = np.random.default_rng(0)
     x = rng.uniform(-1, 1, (2000, 1))
     y = np.sin(3 * x[:, 0]) + 0.3 * rng.normal(size=2000)
-    model = TreeFlowRegressor(stages=[Stage(MLP(max_iter=30), 3)], max_trees=6, random_state=0)
+    model = TreeFlowRegressor(base="box", stages=[Stage(MLP(max_iter=30), 3)], max_trees=6, random_state=0)
     found, litter = [], []
     for _ in range(6):
         litter.append(np.empty(rng.integers(1, 5000)))  # moves what is allocated later

@@ -180,7 +180,7 @@ def _fit_trees(
     report: Callable[[History, float], None],
 ) -> Fitted:
     """Grow the trees of every fold; the history, and the score it reports, are in the outcomes' own unit."""
-    rows = [(fold.train.rows(pool), fold.validation and fold.validation.rows(pool)) for fold in folds]
+    rows = [(fold.train.rows(pool), None if fold.validation is None else fold.validation.rows(pool)) for fold in folds]
     held_out = [fold.validation for fold in folds if fold.validation is not None]
     train_base, _ = _average([fold.train for fold in folds])
     val_base, val_share = _average(held_out) if held_out else (np.nan, 1.0)

@@ -70,7 +70,7 @@ class Mean:
                 break
         means = np.column_stack([output[:, 0] for output in outputs])
         weights = _stack(means, y, weight)
-        components = _components(weight @ (means - y[:, None]) ** 2, weight @ (means @ weights - y) ** 2)
+        components = _components(weight @ (means - y[:, None]) ** 2, float(weight @ (means @ weights - y) ** 2))
         return Mean(tuple(names), tuple(predictors), weights, components), outputs
 
     def features(self, outputs: Sequence[Array]) -> tuple[Array, Array]:

@@ -240,7 +240,7 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
         self._check_base(bounds)
         rng = as_generator(self.random_state)
         validation = self._validation(X_val, y_val, sample_weight_val)
-        plan = make_plan(self, *table.x.shape, bounds)
+        plan = make_plan(self, len(table), bounds)
 
         announce_compilation()
         progress = Progress(self.verbose)

@@ -91,7 +91,10 @@ def tree_covariates(z: Array, base: Base, parameters: Array) -> Array:
 
 
 def by_chunks(task: Callable[[slice], Any], points: Array, n_threads: int) -> None:
-    """Run `task` on slices of the rows of points (n, m, d); rows do not depend on one another, so the threads do not matter."""
+    """Run `task` on slices of the rows of points (n, m, d).
+
+    Rows do not depend on one another, so the threads do not matter.
+    """
     n, m, _ = points.shape
     points_each = min(max(n * m // n_threads, _SMALLEST_CHUNK), _CHUNK_POINTS)
     size = max(1, points_each // max(m, 1))

@@ -45,8 +45,8 @@ class Plan:
     validation_fraction: float
 
 
-def make_plan(model: Any, n: int, q: int, bounds: Sequence[Any]) -> Plan:
-    """The plan of a TreeFlowRegressor for n rows of q covariates and outcomes with these bounds."""
+def make_plan(model: Any, n: int, bounds: Sequence[Any]) -> Plan:
+    """The plan of a TreeFlowRegressor for n rows and outcomes with these bounds."""
     d = len(bounds)
     is_bounded = any(end is not None for pair in bounds for end in pair)
     is_conditional = _is_conditional(model, n, d)

@@ -17,6 +17,8 @@ from treecdf.learners.protocol import Array, Cheap, Ints
 
 Codes = NDArray[np.uint8]
 
+Tree = tuple[Ints, Ints, Ints, Array]  # column, cut, missing_left, leaf
+
 # Loss (n,), gradient (n, K) and positive curvature (n, K) at scores (n, K)
 Loss = Callable[[Array], tuple[Array, Array, Array]]
 
@@ -92,7 +94,7 @@ def boost(
     codes = binner(x)
     own = fold, np.arange(n)
     scores = np.tile(start, (n_folds, n, 1))
-    trees: list[tuple[NDArray[np.int64], ...]] = []
+    trees: list[Tree] = []
     best, best_round, best_scores = float(weight @ loss(scores[own])[0]), 0, scores[own]
     for k in range(1, settings.max_rounds + 1):
         for f in range(n_folds):
@@ -103,20 +105,14 @@ def boost(
             best, best_round, best_scores = value, k, left_out
         if k - best_round >= settings.patience:
             break
-    kept = trees[: best_round * n_folds]
-    shapes = [tree.shape[1:] for tree in _empty_tree(settings.max_depth, len(start))]
-    parts = [
-        np.concatenate(arrays) if kept else np.zeros((0, *shape))
-        for arrays, shape in zip(zip(*kept, strict=True) if kept else shapes, shapes, strict=True)
-    ]
-    column, cut, missing_left, leaf = parts
-    as_ints = [part.astype(np.int64) for part in (column, cut, missing_left)]
-    return BoostedScores(binner, start, settings.rate / n_folds, *as_ints, leaf), best_scores
+    kept = [_empty_tree(settings.max_depth, len(start)), *trees[: best_round * n_folds]]
+    column, cut, missing_left, leaf = (np.concatenate(parts)[1:] for parts in zip(*kept, strict=True))
+    return BoostedScores(binner, start, settings.rate / n_folds, column, cut, missing_left, leaf), best_scores
 
 
-def _empty_tree(depth: int, n_outputs: int) -> tuple[NDArray[np.int64], ...]:
-    inner = [np.zeros((1, 2**depth - 1), np.int64) for _ in range(3)]
-    return (*inner, np.zeros((1, 2**depth, n_outputs)))
+def _empty_tree(depth: int, n_outputs: int) -> Tree:
+    column, cut, missing_left = (np.zeros((1, 2**depth - 1), np.int64) for _ in range(3))
+    return column, cut, missing_left, np.zeros((1, 2**depth, n_outputs))
 
 
 def _grow(
@@ -127,7 +123,7 @@ def _grow(
     scores: Array,
     settings: Boosting,
     rng: np.random.Generator,
-) -> tuple[NDArray[np.int64], ...]:
+) -> Tree:
     """Grow a tree on a sample of the rows that learn, and add it to the scores (n, K) of all."""
     n, q = len(scores), len(codes)
     rows = np.flatnonzero(learns & (rng.random(n) < settings.subsample))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -55,7 +56,7 @@ class Network:
         n_folds = len(rows)
         sizes = (x.shape[1], *self.hidden, 1)
         layers = []
-        for a, b in zip(sizes, sizes[1:], strict=False):
+        for a, b in pairwise(sizes):
             matrix = rng.normal(size=(n_folds, a, b)) * np.sqrt((1.0 if b > 1 else 0.1) / a)
             layers.append((matrix.astype(np.float32), np.zeros((n_folds, 1, b), np.float32)))
         adam = _Adam(layers)

@@ -92,7 +92,7 @@ def _fit(x: Array, y: Array, weight: Array, log_params: Array, inducing: Array) 
     kernel = _matern(inducing, inducing, log_params)[0]
     kernel[np.diag_indices_from(kernel)] += _JITTER * kernel[0, 0]
     empty = np.zeros(0)
-    model = FittedProcess(log_params, inducing, np.linalg.cholesky(kernel), np.zeros((0, 0)), empty, 1.0)
+    model = FittedProcess(log_params, inducing, _cholesky(kernel), np.zeros((0, 0)), empty, 1.0)
     features = model.features(x)
     gram, moment = features.T @ (weight[:, None] * features), features.T @ (weight * y)
     best, best_error, best_output = model, np.inf, np.zeros((len(x), 2))
@@ -100,7 +100,7 @@ def _fit(x: Array, y: Array, weight: Array, log_params: Array, inducing: Array) 
         noise = float(factor * np.exp(2 * log_params[-2]))
         penalised = gram + noise * np.eye(len(gram))
         try:
-            lower = np.linalg.cholesky(penalised)
+            lower = _cholesky(penalised)
         except np.linalg.LinAlgError:
             continue
         coefficients = cho_solve((lower, True), moment, check_finite=False)
@@ -113,6 +113,10 @@ def _fit(x: Array, y: Array, weight: Array, log_params: Array, inducing: Array) 
             best, best_error = model, error
             best_output = np.column_stack([y - left_out, np.log(variance) / 2])
     return best, best_output
+
+
+def _cholesky(matrix: Array) -> Array:
+    return np.asarray(np.linalg.cholesky(matrix), np.float64)
 
 
 def _matern(x: Array, z: Array, log_params: Array) -> tuple[Array, Array]:
