@@ -8,7 +8,7 @@ column -1 means "no split, all rows go left"; a row goes left if its bin is at m
 
 import numpy as np
 
-from treecdf._kernels.compiling import ordered_kernel
+from treecdf._kernels.compiling import inlined_kernel, ordered_kernel
 
 
 @ordered_kernel
@@ -18,15 +18,25 @@ def grow(codes, rows, place, gradient, hessian, columns, n_bins, min_rows, ridge
     rows (m,): the rows to learn from; place (n,) their root at first. gradient, hessian (n, K) of the loss.
     columns: the covariates that may be split. column, cut, missing_left (roots, 2^D - 1), leaf (roots, 2^D, K).
     """
+    weight = np.ones(place.size)
+    grow_weighted(
+        codes, rows, place, gradient, hessian, weight, columns, n_bins, min_rows, ridge, column, cut, missing_left, leaf
+    )
+
+
+@ordered_kernel
+def grow_weighted(
+    codes, rows, place, gradient, hessian, weight, columns, n_bins, min_rows, ridge, column, cut, missing_left, leaf
+):
+    """As `grow`, but row i counts weight[i] times towards min_rows; gradients and Hessians come weighted already."""
     n_roots, n_leaves, n_outputs = leaf.shape
     first = 0  # inner node of a tree that its level begins with
     width = 1  # nodes of a tree on the level
     while width < n_leaves:
-        sums = _histograms(codes, rows, place, gradient, hessian, columns, n_roots * width, n_bins)
+        sums = _histograms(codes, rows, place, gradient, hessian, weight, columns, n_roots * width, n_bins)
         for root in range(n_roots):
             for k in range(width):
-                here = sums[root * width + k]
-                best = _best_split(here, min_rows, ridge, n_outputs)
+                best = _best_split(sums, root * width + k, min_rows, ridge)
                 at = first + k
                 column[root, at] = -1 if best[0] < 0 else columns[best[0]]
                 cut[root, at] = best[1]
@@ -51,61 +61,89 @@ def grow(codes, rows, place, gradient, hessian, columns, n_bins, min_rows, ridge
 
 
 @ordered_kernel
-def _histograms(codes, rows, place, gradient, hessian, columns, n_nodes, n_bins):
-    """Sums (node, column, bin, 2 K + 1) of gradients, Hessians and rows."""
+def _histograms(codes, rows, place, gradient, hessian, weight, columns, n_nodes, n_bins):
+    """Sums (node, column, bin, 2 K + 1) of gradients and Hessians, output by output, and of weights."""
     n_outputs = gradient.shape[1]
     size = 2 * n_outputs + 1
     sums = np.zeros((n_nodes, len(columns), n_bins + 1, size))
     flat = sums.reshape(-1)  # views and several indices are slow in the middle of a loop
     of_column, of_node = (n_bins + 1) * size, len(columns) * (n_bins + 1) * size
+    values, node = np.empty(len(rows) * size), np.empty(len(rows), np.int64)
+    for r in range(len(rows)):
+        i = rows[r]
+        node[r] = place[i] * of_node
+        for o in range(n_outputs):
+            values[r * size + 2 * o] = gradient[i, o]
+            values[r * size + 2 * o + 1] = hessian[i, o]
+        values[r * size + 2 * n_outputs] = weight[i]
     for c in range(len(columns)):
         bins = codes[columns[c]]
-        for i in rows:
-            at = np.uint64(place[i] * of_node + c * of_column + bins[i] * size)
-            for o in range(n_outputs):
-                flat[at + np.uint64(2 * o)] += gradient[i, o]
-                flat[at + np.uint64(2 * o + 1)] += hessian[i, o]
-            flat[at + np.uint64(2 * n_outputs)] += 1.0
+        for r in range(len(rows)):
+            at = node[r] + c * of_column + bins[np.uint64(rows[r])] * size
+            _add_values(flat, np.uint64(at), values, np.uint64(r * size), size)
     return sums
 
 
+@inlined_kernel
+def _add_values(flat, at, values, first, size):
+    """flat[at:at + size] += values[first:first + size]; one output is written out because it is the usual case."""
+    if size == 3:
+        flat[at] += values[first]
+        flat[at + np.uint64(1)] += values[first + np.uint64(1)]
+        flat[at + np.uint64(2)] += values[first + np.uint64(2)]
+    else:
+        for s in range(size):
+            flat[at + np.uint64(s)] += values[first + np.uint64(s)]
+
+
 @ordered_kernel
-def _best_split(sums, min_rows, ridge, n_outputs):
+def _best_split(sums, node, min_rows, ridge):
     """Column (as a place in the histogram, -1 for none), bin and side of the missing rows of a node's best split."""
-    n_columns, n_bins = sums.shape[0], sums.shape[1]
-    size = 2 * n_outputs + 1
-    total = np.zeros(size)
+    n_columns, n_bins, size = sums.shape[1], sums.shape[2], sums.shape[3]
+    total, left = np.zeros(size), np.zeros(size)
     for b in range(n_bins):
-        total += sums[0, b]
-    uncut = _score(total, ridge, n_outputs)
-    best_gain, best_column, best_cut, best_side = 1e-12 * (1.0 + abs(uncut)), -1, 255, 1
-    left = np.empty(size)
+        _add(total, sums, node, 0, b)
+    best_column, best_cut, best_side = -1, 255, 1
+    if total[size - 1] < 2 * min_rows:
+        return best_column, best_cut, best_side
+    uncut = _score(left, total, ridge)
+    best_gain = 1e-12 * (1.0 + abs(uncut))
     for c in range(n_columns):
-        sides = 2 if sums[c, 0, size - 1] > 0 else 1
+        sides = 2 if sums[node, c, 0, size - 1] > 0 else 1
         for side in range(sides):  # 0: missing rows to the right, 1: to the left
-            left[:] = 0.0
+            for s in range(size):
+                left[s] = 0.0
             if side == 1:
-                left += sums[c, 0]
+                _add(left, sums, node, c, 0)
             for b in range(1, n_bins - 1):
-                if sums[c, b, size - 1] == 0:
+                if sums[node, c, b, size - 1] == 0:
                     continue
-                left += sums[c, b]
+                _add(left, sums, node, c, b)
                 if left[size - 1] < min_rows:
                     continue
                 if total[size - 1] - left[size - 1] < min_rows:
                     break
-                gain = _score(left, ridge, n_outputs) + _score(total - left, ridge, n_outputs) - uncut
+                gain = _score(left, total, ridge) - uncut
                 if gain > best_gain:
                     best_gain, best_column, best_cut, best_side = gain, c, b, side
     return best_column, best_cut, best_side
 
 
-@ordered_kernel
-def _score(sums, ridge, n_outputs):
-    """Twice the decrease of the loss that one Newton step in every output gives."""
+@inlined_kernel
+def _add(to, sums, node, c, b):
+    """Add a bin of the histogram to the sums `to`."""
+    for s in range(to.size):
+        to[s] += sums[node, c, b, s]
+
+
+@inlined_kernel
+def _score(left, total, ridge):
+    """Twice the decrease of the loss by one Newton step in every output, on the left and on the rest apart."""
     score = 0.0
-    for o in range(n_outputs):
-        score += sums[2 * o] ** 2 / (sums[2 * o + 1] + ridge)
+    for o in range(total.size // 2):
+        gradient, hessian = left[2 * o], left[2 * o + 1]
+        score += gradient**2 / (hessian + ridge)
+        score += (total[2 * o] - gradient) ** 2 / (total[2 * o + 1] - hessian + ridge)
     return score
 
 
