@@ -31,7 +31,7 @@ def grow_weighted(
     """As `grow`, but row i counts weight[i] times towards min_rows; gradients and Hessians come weighted already."""
     n_roots, n_leaves, n_outputs = leaf.shape
     first = 0  # inner node of a tree that its level begins with
-    width = 1  # nodes of a tree on the level
+    level, width = 0, 1  # its nodes in a tree
     while width < n_leaves:
         sums = _histograms(codes, rows, place, gradient, hessian, weight, columns, n_roots * width, n_bins)
         for root in range(n_roots):
@@ -42,12 +42,11 @@ def grow_weighted(
                 cut[root, at] = best[1]
                 missing_left[root, at] = best[2]
         for i in rows:
-            root, k = place[i] // width, place[i] % width
-            place[i] = 2 * place[i] + _goes_right(
-                codes, i, column[root, first + k], cut[root, first + k], missing_left[root, first + k]
-            )
+            root, at = place[i] >> level, first + (place[i] & (width - 1))
+            place[i] = 2 * place[i] + _goes_right(codes, i, column[root, at], cut[root, at], missing_left[root, at])
         first += width
         width *= 2
+        level += 1
     totals = np.zeros((n_roots * n_leaves, n_outputs, 2))
     for i in rows:
         for o in range(n_outputs):
@@ -100,51 +99,51 @@ def _add_values(flat, at, values, first, size):
 def _best_split(sums, node, min_rows, ridge):
     """Column (as a place in the histogram, -1 for none), bin and side of the missing rows of a node's best split."""
     n_columns, n_bins, size = sums.shape[1], sums.shape[2], sums.shape[3]
-    total, left = np.zeros(size), np.zeros(size)
+    flat, at = sums.reshape(-1), node * n_columns * n_bins * size
+    total, score = np.zeros(size), np.empty(n_bins)
     for b in range(n_bins):
-        _add(total, sums, node, 0, b)
+        for s in range(size):
+            total[s] += flat[at + b * size + s]
     best_column, best_cut, best_side = -1, 255, 1
     if total[size - 1] < 2 * min_rows:
         return best_column, best_cut, best_side
-    uncut = _score(left, total, ridge)
-    best_gain = 1e-12 * (1.0 + abs(uncut))
+    best = 0.0
+    for o in range(size // 2):
+        best += total[2 * o] * total[2 * o] / (total[2 * o + 1] + ridge)
+    margin = 1e-10 * (1.0 + best)  # among equals the first wins, whatever the rounding
     for c in range(n_columns):
-        sides = 2 if sums[node, c, 0, size - 1] > 0 else 1
+        sides = 2 if flat[at + size - 1] > 0 else 1
         for side in range(sides):  # 0: missing rows to the right, 1: to the left
-            for s in range(size):
-                left[s] = 0.0
-            if side == 1:
-                _add(left, sums, node, c, 0)
+            _score_cuts(flat, at, side, total, ridge, score)
+            weight = side * flat[at + size - 1]
             for b in range(1, n_bins - 1):
-                if sums[node, c, b, size - 1] == 0:
-                    continue
-                _add(left, sums, node, c, b)
-                if left[size - 1] < min_rows:
-                    continue
-                if total[size - 1] - left[size - 1] < min_rows:
+                weight += flat[np.uint64(at + b * size + size - 1)]
+                if total[size - 1] - weight < min_rows:
                     break
-                gain = _score(left, total, ridge) - uncut
-                if gain > best_gain:
-                    best_gain, best_column, best_cut, best_side = gain, c, b, side
+                if weight >= min_rows and score[b] > best + margin:
+                    best, best_column, best_cut, best_side = score[b], c, b, side
+        at += n_bins * size
     return best_column, best_cut, best_side
 
 
-@inlined_kernel
-def _add(to, sums, node, c, b):
-    """Add a bin of the histogram to the sums `to`."""
-    for s in range(to.size):
-        to[s] += sums[node, c, b, s]
+@ordered_kernel
+def _score_cuts(flat, at, side, total, ridge, score):
+    """score[b] <- twice the decrease of the loss by Newton steps on both sides of a cut after bin b.
 
-
-@inlined_kernel
-def _score(left, total, ridge):
-    """Twice the decrease of the loss by one Newton step in every output, on the left and on the rest apart."""
-    score = 0.0
-    for o in range(total.size // 2):
-        gradient, hessian = left[2 * o], left[2 * o + 1]
-        score += gradient**2 / (hessian + ridge)
-        score += (total[2 * o] - gradient) ** 2 / (total[2 * o + 1] - hessian + ridge)
-    return score
+    The histogram of the column begins at flat[at]; total are the sums of its node.
+    """
+    n_bins, size = score.size, total.size
+    for b in range(1, n_bins - 1):
+        score[b] = 0.0
+    for o in range(size // 2):
+        all_gradient, all_hessian = total[2 * o], total[2 * o + 1]
+        gradient, hessian = side * flat[at + 2 * o], side * flat[at + 2 * o + 1]
+        for b in range(1, n_bins - 1):
+            here = np.uint64(at + b * size + 2 * o)
+            gradient += flat[here]
+            hessian += flat[here + np.uint64(1)]
+            rest, left, right = all_gradient - gradient, hessian + ridge, all_hessian - hessian + ridge
+            score[b] += (gradient * gradient * right + rest * rest * left) / (left * right)  # one division, not two
 
 
 @ordered_kernel
