@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,6 +68,7 @@ class Basis:
         return features
 
 
+@cache
 def _each_covariate(q: int, knots: tuple[float, ...], powers: tuple[int, ...], ridge: float) -> Basis:
     """The same knots and powers for every covariate."""
     source = np.repeat(np.arange(q), len(knots))

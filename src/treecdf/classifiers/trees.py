@@ -56,7 +56,7 @@ class BoostedTrees:
         return TREES, self.rounds, self.max_depth
 
     def search_basis(self, q: int) -> Basis:
-        """Hinges, few if there are many covariates. The second best splits did not earn their fits (ADR 10)."""
+        """Hinges, few if there are many covariates. The second best split did not earn its fit."""
         return replace(Basis.hinges(q, max_width=_SEARCH_WIDTH), n_candidates=1)
 
     def fit_basis(self, q: int) -> Basis:
