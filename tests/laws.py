@@ -10,10 +10,17 @@ from itertools import pairwise
 import numpy as np
 from scipy.special import expit, logit
 
+from treecdf._kernels.transform import LINEAR, NETWORK, PYTHON, TREES
 from treecdf.base import Support
 from treecdf.tree import NODE, TreeSequence
 
-HIDDEN = {"logistic": (), "mlp": (4, 4)}
+KINDS = {  # of compiled node classifiers
+    "logistic": (LINEAR, 0),
+    "hinges": (LINEAR, 1),
+    "cubic": (LINEAR, 2),
+    "mlp": (NETWORK, 4, 4),
+    "trees": (TREES, 3, 2),
+}
 STRIDE = 2**-20  # of finite differences: exact in binary, so that it adds no rounding of its own
 
 
@@ -21,22 +28,38 @@ STRIDE = 2**-20  # of finite differences: exact in binary, so that it adds no ro
 
 
 def random_trees(rng, n_trees, depth, d, q, kind, *, c0=0.05, gamma=0.5, steepness=1.0):
-    """A TreeSequence of random trees; kind is "logistic", "mlp" or "objects" (logistic, served by Python objects).
+    """A TreeSequence of random trees; kind is one of KINDS or "objects" (logistic, served by Python objects).
 
     Probabilities scatter around the uniform share, the more so the greater the steepness.
     """
     if kind == "objects":
         return as_objects(random_trees(rng, n_trees, depth, d, q, "logistic", c0=c0, gamma=gamma, steepness=steepness))
-    sizes = (q, *HIDDEN[kind], 1)
-    n_parameters = sum(n_out * (n_in + 1) for n_in, n_out in pairwise(sizes))
     trees = []
     for _ in range(n_trees):
         nodes = random_tree(rng, depth, d, c0, gamma)
-        theta = steepness * rng.normal(size=(len(nodes), n_parameters))
-        theta[:, -1 if HIDDEN[kind] else 0] += logit(nodes["left_share"])
-        hidden = np.array(HIDDEN[kind], dtype=np.int64)
-        trees.append(TreeSequence(nodes, theta, np.array([0, len(nodes)]), hidden))
+        theta = steepness * rng.normal(size=(len(nodes), n_parameters(KINDS[kind], q)))
+        theta[:, -1 if kind == "mlp" else 0] += logit(nodes["left_share"])
+        if kind == "trees":
+            random_splits(rng, KINDS[kind], theta, q)
+        trees.append(TreeSequence(nodes, theta, np.array([0, len(nodes)]), np.array(KINDS[kind])))
     return TreeSequence.join(trees)
+
+
+def n_parameters(kind, q):
+    """Of a node's classifier of q covariates."""
+    if kind[0] == NETWORK:
+        return sum(n_out * (n_in + 1) for n_in, n_out in pairwise((q, *kind[1:], 1)))
+    if kind[0] == TREES:
+        return 1 + kind[1] * (4 * 2 ** kind[2] - 3)
+    return 1 + q * (1, 6, 3)[kind[1]]
+
+
+def random_splits(rng, kind, theta, q):
+    """Make the inner nodes of packed x-trees valid: columns, thresholds, and where missing values go."""
+    inner = theta[:, 1:].reshape(len(theta), kind[1], -1)[:, :, : 3 * (2 ** kind[2] - 1)]
+    inner[..., 0::3] = rng.integers(0, q, inner[..., 0::3].shape)
+    inner[..., 1::3] = rng.choice([-0.5, 0.0, 0.7, np.inf], inner[..., 1::3].shape)
+    inner[..., 2::3] = rng.integers(0, 2, inner[..., 2::3].shape)
 
 
 def random_tree(rng, depth, d, c0, gamma):
@@ -69,19 +92,21 @@ class PythonClassifier:
     """The same classifier as a node's packed parameters, as the object that the level-wise path asks."""
 
     theta: np.ndarray
-    hidden: tuple[int, ...]
+    kind: tuple[int, ...]
 
     def left_prob(self, x):
         """Probability of the left child at covariates x (n, q)."""
-        return expit(logit_of(self.theta, self.hidden, x))
+        return expit(logit_of(self.theta, self.kind, x))
 
 
-def logit_of(theta, hidden, x):
-    """Log-odds (n,) of a node with packed parameters `theta` (P,): linear, or a ReLU network."""
-    if not len(hidden):
-        return theta[0] + x @ theta[1:]
+def logit_of(theta, kind, x):
+    """Log-odds (n,) of a node with packed parameters `theta` (P,)."""
+    if kind[0] == LINEAR:
+        return theta[0] + features_of(kind, x) @ theta[1:]
+    if kind[0] == TREES:
+        return theta[0] + np.array([tree_leaves(theta, kind, row) for row in x])
     value, offset = x, 0
-    for n_out in (*hidden, 1):
+    for n_out in (*kind[1:], 1):
         n_weights = n_out * value.shape[1]
         weights = theta[offset : offset + n_weights].reshape(n_out, -1)
         inputs = value @ weights.T + theta[offset + n_weights : offset + n_weights + n_out]
@@ -89,12 +114,39 @@ def logit_of(theta, hidden, x):
     return inputs[:, 0]
 
 
+def features_of(kind, x):
+    """Features (n, p) that linear log-odds are linear in, covariate by covariate."""
+    columns = []
+    for column in x.T:
+        if kind[1] == 1:
+            columns += [column, *(np.maximum(column, knot) for knot in (-1.0, -0.5, 0.0, 0.5, 1.0))]
+        else:
+            columns += [column**power for power in range(1, kind[1] + 2)]
+    return np.column_stack(columns)
+
+
+def tree_leaves(theta, kind, row):
+    """Sum of the leaves that one row of covariates falls into, one in every x-tree of a node."""
+    _, rounds, depth = kind
+    total = 0.0
+    for tree in theta[1:].reshape(rounds, -1):
+        inner, leaves = tree[: -(2**depth)].reshape(-1, 3), tree[-(2**depth) :]
+        k = 0  # counted from the root through all levels; the children of k are 2 k + 1 and 2 k + 2
+        for _ in range(depth):
+            column, threshold, missing_left = inner[k]
+            value = row[int(column)]
+            left = missing_left == 1 if np.isnan(value) else value <= threshold
+            k = 2 * k + (1 if left else 2)
+        total += leaves[k - len(inner)]
+    return total
+
+
 def as_objects(trees):
     """The same trees, with Python objects as node classifiers."""
     theta = np.empty((len(trees.theta), 1), dtype=object)
     for i, parameters in enumerate(trees.theta):
-        theta[i, 0] = PythonClassifier(parameters, tuple(trees.hidden))
-    return replace(trees, theta=theta, hidden=np.zeros(0, np.int64))
+        theta[i, 0] = PythonClassifier(parameters, tuple(trees.kind))
+    return replace(trees, theta=theta, kind=np.array([PYTHON]))
 
 
 @dataclass(frozen=True)

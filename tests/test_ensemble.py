@@ -1115,7 +1115,7 @@ def bits(model):
         for part in (flow.standardize, flow.base, flow.base.rotation):
             arrays += [value for value in vars(part).values() if isinstance(value, np.ndarray)]
         for block in flow.blocks:
-            arrays += [block.nodes, block.theta, block.roots, block.hidden]
+            arrays += [block.nodes, block.theta, block.roots, block.kind]
     return [array.tobytes() for array in arrays]
 
 

@@ -9,7 +9,7 @@ import pytest
 from sklearn.cluster import DBSCAN, KMeans
 from sklearn.exceptions import NotFittedError
 
-from treecdf import MLP, Logistic, Stage, TreeFlowRegressor
+from treecdf import MLP, BoostedTrees, Logistic, Stage, TreeFlowRegressor
 from treecdf.estimator import _RULES
 
 RNG = np.random.default_rng(0)
@@ -211,12 +211,25 @@ BAD_CLASSIFIERS = [
     (Logistic, {"C": -1}),
     (Logistic, {"C": "a"}),
     (Logistic, {"max_iter": 0}),
+    (Logistic, {"basis": "splines"}),
+    (Logistic, {"basis": 3}),
     (MLP, {"alpha": -1}),
     (MLP, {"max_iter": "a"}),
     (MLP, {"hidden": 4}),
     (MLP, {"hidden": ()}),
     (MLP, {"hidden": (4, 0)}),
     (MLP, {"hidden": (2.5,)}),
+    (BoostedTrees, {"rounds": 0}),
+    (BoostedTrees, {"rounds": 2.5}),
+    (BoostedTrees, {"max_depth": 0}),
+    (BoostedTrees, {"max_depth": 11}),
+    (BoostedTrees, {"learning_rate": 0}),
+    (BoostedTrees, {"learning_rate": 1.5}),
+    (BoostedTrees, {"n_bins": 1}),
+    (BoostedTrees, {"n_bins": 256}),
+    (BoostedTrees, {"min_rows": 0.5}),
+    (BoostedTrees, {"ridge": 0}),
+    (BoostedTrees, {"ridge": "a"}),
 ]
 
 

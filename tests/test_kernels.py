@@ -14,12 +14,12 @@ from threadpoolctl import threadpool_limits
 
 import laws
 import naive
-from treecdf import MLP, Constant, Logistic, rows
+from treecdf import MLP, BoostedTrees, Constant, Logistic, rows
 from treecdf._kernels.lbfgs import LINE, MEMORY, lbfgs_advance
 from treecdf._kernels.losses import cross_entropy, exp_tile, logistic_loss, mlp_loss
 from treecdf._kernels.newton import solve
 from treecdf._kernels.rows import find_bin, search_sums
-from treecdf.classifiers import Basis
+from treecdf.basis import Basis
 from treecdf.grower import Growth, TreeGrower
 from treecdf.rows import Rows
 from treecdf.splitting import Candidates, score_test
@@ -49,7 +49,7 @@ def two_nodes(x, u, weight):
     return level, lower, upper
 
 
-def one_split(x, left, weight=None, basis=None):
+def one_split(x, left, weight=None, basis=None, features=None):
     """Rows of one node, arranged so that those with `left` are in the left child, and the split."""
     weight = np.ones(len(x)) if weight is None else weight
     level = Rows(x, np.where(left, 0.25, 0.75)[:, None], weight)
@@ -57,17 +57,17 @@ def one_split(x, left, weight=None, basis=None):
     basis = basis or Basis.linear(x.shape[1])
     box = np.zeros((1, 1)), np.ones((1, 1))
     splits = Candidates.collect(level, *box, np.array([0.5]), 0.1, basis).pick(np.array([0]))
-    level.arrange(splits.axis, splits.cut)
+    level.arrange(splits.axis, splits.cut, features)
     return level, splits
 
 
 # Twins
 
 
-def naive_search_sums(x, u, weight, order, start, source, knot, cuts, count, total, moment):
+def naive_search_sums(x, u, weight, order, start, source, knot, power, cuts, count, total, moment):
     for node, boundaries in enumerate(cuts):
         here = order[start[node] : start[node + 1]]
-        feature = np.maximum(x[here][:, source], knot)
+        feature = np.maximum(x[here][:, source], knot) ** power
         w = weight[here]
         for axis, cut in enumerate(boundaries):
             cell = np.searchsorted(cut, u[here, axis], side="left")
@@ -127,7 +127,7 @@ def test_find_bin_follows_the_cuts_whatever_the_guess(cuts, misjudged, rng):
     np.testing.assert_array_equal(found, np.searchsorted(cuts, values, side="left"))
 
 
-BASES = {"linear": Basis.linear(3), "hinges": Basis.hinges(3), "no features": Basis.empty()}
+BASES = {"linear": Basis.linear(3), "hinges": Basis.hinges(3), "cubic": Basis.cubic(3), "no features": Basis.empty()}
 
 
 @pytest.mark.parametrize("fractions", [np.array([0.5]), np.arange(1, 8) / 8], ids=["one cut", "seven cuts"])
@@ -137,8 +137,8 @@ def test_search_sums(basis, fractions, rng):
     u[:50] = rng.integers(1, 9, (50, 2)) / 8  # on the cuts of the box (0, 1]
     level, lower, upper = two_nodes(x, u, weight)
     cuts = lower[:, :, None] + (upper - lower)[:, :, None] * fractions
-    (k, d, s), p = cuts.shape, len(basis.source)
-    args = (basis.source, basis.knot, cuts)
+    (k, d, s), p = cuts.shape, len(basis)
+    args = (*basis.arrays, cuts)
     shapes = [(k, d, s + 1), (k, d, s + 1, p), (k, p + 1, p + 1)]
     expected = level.sum(naive_search_sums, "level", args, shapes)
     for ours, theirs in zip(level.sum(search_sums, "level", args, shapes), expected, strict=True):
@@ -388,7 +388,7 @@ def mlp_objective(theta, classifier, x, left, weight):
 
 def fitted_mlp(x, left, weight, seed, **options):
     classifier = MLP((4, 4), **options)
-    level, splits = one_split(x, left, weight, classifier.basis(x.shape[1]))
+    level, splits = one_split(x, left, weight, classifier.search_basis(x.shape[1]))
     return classifier, classifier.fit(level, splits, np.random.default_rng(seed))
 
 
@@ -459,7 +459,7 @@ def as_naive(trees, tree):
         np.testing.assert_allclose([row["lower"], row["upper"]], [lower[axis], upper[axis]], rtol=1e-14)
         left_upper, right_lower = upper.copy(), lower.copy()
         left_upper[axis] = right_lower[axis] = cut
-        classifier = laws.PythonClassifier(trees.theta[i], tuple(trees.hidden))
+        classifier = laws.PythonClassifier(trees.theta[i], tuple(trees.kind))
         share = (cut - lower[axis]) / (upper[axis] - lower[axis])
         node = naive.Node(lower, upper, 0, axis, cut, share, row["rate"])
         node.model = SimpleNamespace(predict_proba=lambda x: np.tile(classifier.left_prob(x), (2, 1)).T)
@@ -470,7 +470,7 @@ def as_naive(trees, tree):
 
 
 @pytest.mark.parametrize("d", [1, 2, 5])
-@pytest.mark.parametrize("kind", ["logistic", "mlp"])
+@pytest.mark.parametrize("kind", laws.KINDS)
 def test_forward_and_inverse_are_the_papers_recursion(kind, d, rng):
     trees = laws.random_trees(rng, 5, 5, d, 3, kind, c0=0.5)
     nodes = [as_naive(trees, tree) for tree in range(5)]
@@ -505,7 +505,7 @@ def test_sums_do_not_depend_on_the_size_of_a_shard(rng, monkeypatch):
     cuts, both = np.full((2, 2, 1), 0.5), np.ones(2, int)
     theta, network = rng.normal(size=(2, 4)), rng.normal(size=(2, 41))
     passes = [
-        (search_sums, "level", (hinges.source, hinges.knot, cuts), [(2, 2, 2), (2, 2, 2, 18), (2, 19, 19)]),
+        (search_sums, "level", (*hinges.arrays, cuts), [(2, 2, 2), (2, 2, 2, 18), (2, 19, 19)]),
         (logistic_loss, "node", (both, theta), [(2,), (2, 4), (2, 4, 4)]),
         (mlp_loss, "node", (both, network, np.array([4, 4])), [(2,), (2, 41)]),
     ]
@@ -525,6 +525,9 @@ GROWN = {
     "logistic, exhaustive": (Logistic(), "exhaustive"),
     # Few iterations: further on, the kinks of the loss turn differences of rounding into other minima.
     "network": (MLP((4, 4), max_iter=5), "score"),
+    "hinges": (Logistic(basis="hinges"), "score"),
+    "trees": (BoostedTrees(), "score"),
+    "trees, exhaustive": (BoostedTrees(rounds=2, max_depth=2, n_bins=10), "exhaustive"),
 }
 
 

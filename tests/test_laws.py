@@ -10,7 +10,7 @@ from scipy import stats
 from sklearn.linear_model import LogisticRegression
 
 import laws
-from treecdf import MLP, Logistic, Stage, TreeFlowRegressor
+from treecdf import MLP, BoostedTrees, Logistic, Stage, TreeFlowRegressor
 from treecdf.base import Support
 from treecdf.tree import TreeSequence
 
@@ -78,7 +78,7 @@ FREE = (None, None)
 TRANSFORMS = {
     **{
         f"100 {kind} trees, d = {d}": lambda d=d, kind=kind: trees(100, d, kind, steepness=0.5)
-        for kind in ("logistic", "mlp")
+        for kind in laws.KINDS
         for d in (1, 2, 5)
     },
     **{
@@ -93,6 +93,9 @@ TRANSFORMS = {
     "support with two hard bounds": lambda: support([(-4.0, 7.0), (1000.0, 1002.0)], 0.0, 0.0),
     "flow, d = 1": lambda: flow(1, 0.2, 0.2),
     "flow, d = 2": lambda: flow(2, 0.2, 0.2),
+    "flow of BoostedTrees, d = 1": lambda: flow(1, 0.2, 0.2, stages=[Stage(BoostedTrees(), 4)]),
+    "flow of BoostedTrees, d = 2": lambda: flow(2, 0.2, 0.2, stages=[Stage(BoostedTrees(), 4)]),
+    "flow of Logistic hinges, d = 2": lambda: flow(2, 0.2, 0.2, stages=[Stage(Logistic(basis="hinges"), 4)]),
     "flow with a hard lower bound, d = 1": lambda: flow(1, 0.0, 0.2, bounds=(-80.0, None)),
     "flow of scikit-learn classifiers, d = 1": lambda: flow(
         1, 0.2, 0.2, stages=[Stage(LogisticRegression(), 3)], max_trees=5
@@ -163,7 +166,7 @@ def test_one_outcome_increases(name, rng):
     laws.increases(c.transform, np.tile(c.low + c.width * v, (5, 1, 1)), rng.normal(size=(5, Q)))
 
 
-@pytest.mark.parametrize("kind", ["logistic", "mlp"])
+@pytest.mark.parametrize("kind", laws.KINDS)
 def test_a_hundred_single_trees_at_rate_0_9_are_undone_by_their_inverse(kind, rng):
     for d in [1, 2, 5] * 33 + [1]:
         tree = laws.random_trees(rng, 1, 5, d, Q, kind, c0=0.9, gamma=0.0, steepness=5.0)
@@ -180,7 +183,7 @@ def test_one_outcome_is_undone_even_on_the_cuts(rng):
 
 @every_shape
 @pytest.mark.parametrize("d", [1, 2, 5])
-@pytest.mark.parametrize("kind", ["logistic", "mlp"])
+@pytest.mark.parametrize("kind", laws.KINDS)
 def test_python_objects_give_the_numbers_of_the_compiled_kernel(kind, d, shape, rng):
     compiled = laws.random_trees(rng, 5, 5, d, Q, kind, c0=0.5)
     objects = laws.as_objects(compiled)
@@ -193,7 +196,7 @@ def test_python_objects_give_the_numbers_of_the_compiled_kernel(kind, d, shape, 
 
 
 @pytest.mark.parametrize("m", [2, 7, 300])
-@pytest.mark.parametrize("kind", ["logistic", "mlp"])
+@pytest.mark.parametrize("kind", laws.KINDS)
 def test_many_points_at_a_row_are_the_row_many_times(kind, m, rng):
     """300 points are more than a tile of the kernel holds."""
     few = laws.random_trees(rng, 10, 4, 2, Q, kind)
@@ -204,7 +207,7 @@ def test_many_points_at_a_row_are_the_row_many_times(kind, m, rng):
     np.testing.assert_allclose(few.inverse(u, x).ravel(), few.inverse(flat, x_flat).ravel(), atol=1e-13)
 
 
-@pytest.mark.parametrize("kind", ["logistic", "mlp", "objects"])
+@pytest.mark.parametrize("kind", [*laws.KINDS, "objects"])
 def test_a_sequence_is_its_parts_one_after_the_other(kind, rng):
     whole = laws.random_trees(rng, 6, 4, 2, Q, kind)
     u, x = rng.random((50, 1, 2)), rng.normal(size=(50, Q))

@@ -8,6 +8,7 @@ from sklearn.linear_model import LogisticRegression
 import laws
 import naive
 from treecdf import Constant, Logistic
+from treecdf._kernels.transform import LINEAR
 from treecdf.boosting import Recipe, boost
 from treecdf.classifiers import as_node_classifier
 from treecdf.grower import Growth, TreeGrower
@@ -39,7 +40,7 @@ def stump(share, left_mass):
     node["cut"] = node["left_share"] = share
     node["upper"] = node["rate"] = 1.0
     theta = np.array([[logit(left_mass)]])
-    return TreeSequence(node, theta, np.array([0, 1]), np.zeros(0, np.int64))
+    return TreeSequence(node, theta, np.array([0, 1]), np.array([LINEAR, 0]))
 
 
 def apply(tree, u):
@@ -116,7 +117,7 @@ def test_slip_5_the_penalty_is_eta_times_the_distance_from_the_middle_without_n(
     source = Rows(np.zeros((40, 1)), u, np.ones(40))
     source.begin_tree(1.0, np.random.default_rng(0))
     box, fractions = (np.array([[0.5]]), np.array([[0.75]])), np.arange(1, 10) / 10
-    basis = Constant().basis(1)
+    basis = Constant().search_basis(1)
     free, penalised = (Candidates.collect(source, *box, fractions, eta, basis) for eta in (0.0, 3.0))
     penalty = (penalised.balance - free.balance)[0, 0]
     np.testing.assert_allclose(penalty, -3.0 * abs(penalised.cuts[0, 0] - 0.625), atol=1e-12)

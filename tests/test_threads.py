@@ -10,13 +10,19 @@ from threadpoolctl import threadpool_limits
 
 import treecdf.flow
 import treecdf.rows
-from treecdf import MLP, Constant, Logistic, Stage, TreeFlowRegressor
+from treecdf import MLP, BoostedTrees, Constant, Logistic, Stage, TreeFlowRegressor
 from treecdf._kernels.losses import cross_entropy, logistic_loss, mlp_loss
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(500, 3))
 Y = np.column_stack([np.sin(2 * X[:, 0]), X[:, 1]]) + 0.3 * RNG.normal(size=(500, 2))
-STAGES = [Stage(Constant(), 2), Stage(Logistic(), 3), Stage(MLP((4, 4), max_iter=20), 2)]
+STAGES = [
+    Stage(Constant(), 2),
+    Stage(Logistic(), 3),
+    Stage(BoostedTrees(), 3),
+    Stage(Logistic(basis="hinges"), 2),
+    Stage(MLP((4, 4), max_iter=20), 2),
+]
 
 
 @pytest.fixture
@@ -38,7 +44,7 @@ def bits(model):
     arrays = [*vars(flow.standardize).values(), box.low, box.high, box.low_tail, box.high_tail]
     arrays += [*model.history_.values(), model.feature_importances_]
     for block in flow.blocks:
-        arrays += [block.nodes, block.theta, block.roots, block.hidden]
+        arrays += [block.nodes, block.theta, block.roots, block.kind]
     return [array.tobytes() for array in arrays]
 
 

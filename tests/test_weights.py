@@ -5,7 +5,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
-from treecdf import MLP, Constant, Logistic, Stage, TreeFlowRegressor
+from treecdf import MLP, BoostedTrees, Constant, Logistic, Stage, TreeFlowRegressor
 
 RNG = np.random.default_rng(0)
 N = 150
@@ -21,7 +21,9 @@ X_TEST, Y_TEST = 2 * RNG.normal(size=(100, 2)), 2 * RNG.normal(size=100)
 CLASSIFIERS = {
     "constant": Constant(),
     "logistic": Logistic(),
+    "hinges": Logistic(basis="hinges"),
     "mlp": MLP((3,), max_iter=8),
+    "trees": BoostedTrees(n_bins=16),
     "scikit-learn": LogisticRegression(tol=1e-10),
 }
 

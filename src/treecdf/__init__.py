@@ -1,10 +1,10 @@
 """Learn the whole conditional distribution p(y | x) of one or several outcomes on a table."""
 
 from treecdf.boosting import Stage
-from treecdf.classifiers import MLP, Constant, Logistic
+from treecdf.classifiers import MLP, BoostedTrees, Constant, Logistic
 from treecdf.distribution import ConditionalDistribution
 from treecdf.estimator import TreeFlowRegressor
 
 __version__ = "0.1.0.dev0"
 
-__all__ = ["MLP", "ConditionalDistribution", "Constant", "Logistic", "Stage", "TreeFlowRegressor"]
+__all__ = ["MLP", "BoostedTrees", "ConditionalDistribution", "Constant", "Logistic", "Stage", "TreeFlowRegressor"]

@@ -31,7 +31,7 @@ _LARGEST_LOG_DENSITY = 30.0
 class Stage:
     """A run of trees with one kind of node classifier.
 
-    classifier: Constant, Logistic, MLP or any scikit-learn classifier with predict_proba.
+    classifier: Constant, Logistic, MLP, BoostedTrees or any scikit-learn classifier with predict_proba.
     max_depth: levels of splits in a tree.
     """
 

@@ -69,7 +69,7 @@ class TreeGrower:
     def _split(self, lower: Array, upper: Array) -> tuple[Splits, NodeFits]:
         """Find and fit the splits of a level."""
         growth = self.growth
-        basis = self.classifier.basis(self.rows.n_covariates)
+        basis = self.classifier.search_basis(self.rows.n_covariates)
         candidates = Candidates.collect(self.rows, lower, upper, growth.fractions, growth.eta, basis)
         if growth.split_search == "score":
             choices = promising(candidates, basis)
@@ -120,5 +120,5 @@ class TreeGrower:
             np.concatenate(self._tables),
             np.concatenate(self._thetas),
             np.array([0, self._n_nodes]),
-            np.array(self.classifier.hidden, dtype=np.int64),
+            np.array(self.classifier.kind(self.rows.n_covariates), dtype=np.int64),
         )

@@ -14,6 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treecdf._kernels.rows import arrange, descend
+from treecdf.basis import Basis
+from treecdf.bins import Bins
 
 SHARD_ROWS = 16_384
 
@@ -42,21 +44,19 @@ class Shard:
         self.kept = (self.u, self.log_density)
         self.order: Ints = np.empty(0, np.int64)
         self.start: Ints = np.zeros(1, np.int64)
-        self.sorted_x: Array = np.empty((0, 0))
-        self.sorted_weight: Array = np.empty(0)
-        self.left: Array = np.empty(0)
+        self.sorted_x: Array = np.empty((0, len(x)))
+        self.sorted_weight, self.left = np.empty(len(x)), np.empty(len(x))
 
     def begin_tree(self, chosen: Ints) -> None:
         """Put the chosen rows into the root."""
         self.order, self.start = chosen, np.array([0, len(chosen)])
-        if self.sorted_x.shape[1] != len(self.x):
-            self.sorted_x = np.empty((self.x.shape[1], len(self.x)))
-            self.sorted_weight, self.left = np.empty(len(self.x)), np.empty(len(self.x))
 
-    def arrange(self, axis: Ints, cut: Array) -> None:
-        """Copy the rows into node order, with their labels."""
+    def arrange(self, axis: Ints, cut: Array, basis: Basis) -> None:
+        """Copy the rows into node order, with the features of the basis and with their labels."""
+        if len(self.sorted_x) != len(basis):
+            self.sorted_x = np.empty((len(basis), len(self.x)))
         rows = (self.x, self.u, self.weight, self.order, self.start)
-        arrange(*rows, axis, cut, self.sorted_x, self.sorted_weight, self.left)
+        arrange(*rows, axis, cut, *basis.arrays, self.sorted_x, self.sorted_weight, self.left)
 
     def descend(self, axis: Ints, cut: Array, child: Ints, n_next: int) -> None:
         """Sort the rows into the nodes of the next level."""
@@ -85,6 +85,7 @@ class Rows:
         self.n_covariates, self.n_outcomes = x.shape[1], u.shape[1]
         self.weight = float(weight.sum())
         self._pool = pool
+        self._bins: dict[int, Bins] = {}
         slices = [slice(i, i + SHARD_ROWS) for i in range(0, len(x), SHARD_ROWS)]
         self._shards = [Shard(x[s], u[s], weight[s]) for s in slices]
 
@@ -99,9 +100,13 @@ class Rows:
             weight += shard.weight[rows].sum()
         return weight
 
-    def arrange(self, axis: Ints, cut: Array) -> None:
-        """Label every row of the level left or right of its node's cut."""
-        self._each(lambda shard: shard.arrange(axis, cut))
+    def arrange(self, axis: Ints, cut: Array, basis: Basis | None = None) -> None:
+        """Label every row of the level left or right of its node's cut; give it the features of a basis.
+
+        Without a basis the features are the covariates.
+        """
+        features = Basis.linear(self.n_covariates) if basis is None else basis
+        self._each(lambda shard: shard.arrange(axis, cut, features))
 
     def descend(self, axis: Ints, cut: Array, child: Ints, n_next: int) -> None:
         """Send every row to its node of the next level; child (k, 2) says which, -1 for a leaf."""
@@ -127,6 +132,25 @@ class Rows:
             for total, output in zip(totals, outputs, strict=True):
                 total += output
         return totals
+
+    def bins(self, n_bins: int) -> Bins:
+        """At most n_bins bins of each covariate, found once."""
+        if n_bins not in self._bins:
+            columns = [np.concatenate([shard.x[:, j] for shard in self._shards]) for j in range(self.n_covariates)]
+            weight = np.concatenate([shard.weight for shard in self._shards])
+            self._bins[n_bins] = Bins.fit(columns, weight, n_bins)
+        return self._bins[n_bins]
+
+    def level_rows(self) -> tuple[Ints, Ints, Array, Array]:
+        """Numbers, nodes, labels and weights of all arranged rows of the level."""
+        pieces, before = [], 0
+        for shard in self._shards:
+            count = shard.start[-1]
+            node = np.repeat(np.arange(len(shard.start) - 1), np.diff(shard.start))
+            pieces.append((before + shard.order[:count], node, shard.left[:count], shard.sorted_weight[:count]))
+            before += len(shard.x)
+        number, node, left, weight = (np.concatenate(parts) for parts in zip(*pieces, strict=True))
+        return number, node, left, weight
 
     def node_rows(self, node: int) -> tuple[Array, Array, Array]:
         """Covariates, labels and weights of the arranged rows of one node, for classifiers that want them all."""

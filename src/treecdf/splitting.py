@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treecdf._kernels.rows import search_sums
+from treecdf.basis import Basis
 from treecdf.classifiers.protocol import (
-    Basis,
     Moments,
     NodeClassifier,
     NodeFits,
@@ -43,11 +43,11 @@ class Candidates:
         """One pass over the rows. lower, upper (k, d) are the boxes; cuts stand at `fractions` of their widths."""
         width = (upper - lower)[:, :, None]
         cuts = lower[:, :, None] + width * fractions
-        (k, d, s), p = cuts.shape, len(basis.source)
+        (k, d, s), p = cuts.shape, len(basis)
         count, total, moment = rows.sum(
             search_sums,
             "level",
-            (basis.source, basis.knot, cuts),
+            (*basis.arrays, cuts),
             [(k, d, s + 1), (k, d, s + 1, p), (k, p + 1, p + 1)],
         )
         left = np.cumsum(count, axis=2)[:, :, :-1]
@@ -113,9 +113,10 @@ def fit_best(
     objective, log_lik = np.full(len(best), -np.inf), np.full(len(best), -np.inf)
     theta: NDArray[Any] = np.empty(0)
     balance = candidates.balance.reshape(len(best), -1)
+    features = classifier.fit_basis(rows.n_covariates)
     for index in choices:
         splits = candidates.pick(index)
-        rows.arrange(splits.axis, splits.cut)
+        rows.arrange(splits.axis, splits.cut, features)
         fits = classifier.fit(rows, splits, rng)
         reached = fits.log_lik + balance[np.arange(len(index)), index]
         if not len(theta):  # its type and width are known only now

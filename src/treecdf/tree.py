@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treecdf._kernels.transform import NODE, forward, inverse
+from treecdf._kernels.transform import LINEAR, NODE, PYTHON, forward, inverse
+from treecdf.basis import BASES
 
 Array = NDArray[np.float64]
 
@@ -21,13 +22,14 @@ class TreeSequence:
     nodes: table of all internal nodes (dtype NODE), tree after tree, each root first.
     theta (nodes, P): parameters of the node classifiers; for scikit-learn classifiers an object array (nodes, 1).
     roots (trees + 1,): tree t has the nodes roots[t]:roots[t + 1].
-    hidden: sizes of the hidden layers, empty for logistic nodes.
+    kind: kind of the classifiers and what it takes to evaluate them, see the transform's kernels: (LINEAR, place in
+        BASES), (NETWORK, sizes of the hidden layers), (TREES, rounds, depth) or (PYTHON,).
     """
 
     nodes: NDArray[Any]
     theta: NDArray[Any]
     roots: NDArray[np.int64]
-    hidden: NDArray[np.int64]
+    kind: NDArray[np.int64]
 
     def __len__(self) -> int:
         return len(self.roots) - 1
@@ -42,13 +44,13 @@ class TreeSequence:
         nodes = self.nodes[begin:end].copy()
         for side in ("left", "right"):
             nodes[side] -= np.where(nodes[side] >= 0, begin, 0).astype(np.int32)
-        return TreeSequence(nodes, self.theta[begin:end], self.roots[first : last + 1] - begin, self.hidden)
+        return TreeSequence(nodes, self.theta[begin:end], self.roots[first : last + 1] - begin, self.kind)
 
     @staticmethod
     def join(parts: Sequence[TreeSequence]) -> TreeSequence:
         """One sequence of the trees of all parts, in order; of no parts, the identity."""
         if not parts:
-            return TreeSequence(np.zeros(0, NODE), np.zeros((0, 1)), np.zeros(1, np.int64), np.zeros(0, np.int64))
+            return TreeSequence(np.zeros(0, NODE), np.zeros((0, 1)), np.zeros(1, np.int64), np.array([LINEAR, 0]))
         tables, roots, begin = [], [np.zeros(1, np.int64)], 0
         for part in parts:
             nodes = part.nodes.copy()
@@ -58,30 +60,38 @@ class TreeSequence:
             roots.append(part.roots[1:] + begin)
             begin += len(nodes)
         theta = np.concatenate([part.theta for part in parts])
-        return TreeSequence(np.concatenate(tables), theta, np.concatenate(roots), parts[0].hidden)
+        return TreeSequence(np.concatenate(tables), theta, np.concatenate(roots), parts[0].kind)
 
     def forward_and_log_det(self, u: Array, x: Array) -> tuple[Array, Array]:
         """Images of u (n, m, d) at covariates x (n, q), towards the uniform, and log-determinants (n, m)."""
         moved, log_det = u.copy(order="C"), np.zeros(u.shape[:2])
-        if self.theta.dtype == object:
+        if self.kind[0] == PYTHON:
             for tree in range(len(self)):
                 self._forward_by_level(tree, moved, x, log_det)
         else:
             n, m, d = u.shape
-            trees = (self.nodes, self.theta, self.roots, self.hidden)
-            forward(*trees, x, m, moved.reshape(n * m, d), log_det.reshape(n * m))
+            trees = (self.nodes, self.theta, self.roots, self.kind)
+            forward(*trees, self._features(x), m, moved.reshape(n * m, d), log_det.reshape(n * m))
         return moved, log_det
 
     def inverse(self, u: Array, x: Array) -> Array:
         """Preimages of u (n, m, d) at covariates x (n, q)."""
         moved = u.copy(order="C")
-        if self.theta.dtype == object:
+        if self.kind[0] == PYTHON:
             for tree in reversed(range(len(self))):
                 self._inverse_by_level(tree, moved, x)
         else:
             n, m, d = u.shape
-            inverse(self.nodes, self.theta, self.roots, self.hidden, x, m, moved.reshape(n * m, d))
+            trees = (self.nodes, self.theta, self.roots, self.kind)
+            inverse(*trees, self._features(x), m, moved.reshape(n * m, d))
         return moved
+
+    def _features(self, x: Array) -> Array:
+        """What the classifiers see of covariates x (n, q)."""
+        if self.kind[0] != LINEAR or self.kind[1] == 0:
+            return x
+        make_basis = list(BASES.values())[self.kind[1]]
+        return make_basis(x.shape[1])(x)
 
     # Classifiers that are Python objects go through a tree node by node, all rows of a node at once.
 

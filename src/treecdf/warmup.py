@@ -3,7 +3,7 @@
 import numpy as np
 
 from treecdf.boosting import Stage
-from treecdf.classifiers import MLP, Logistic
+from treecdf.classifiers import MLP, BoostedTrees, Logistic
 from treecdf.estimator import TreeFlowRegressor
 
 
@@ -11,7 +11,8 @@ def warm_up() -> None:
     """Fit, score and sample a tiny table with each kind of built-in node classifier."""
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(64, 2)), rng.normal(size=64)
-    stages = [Stage(Logistic(), max_depth=2), Stage(MLP(), max_depth=2)]
+    classifiers = (Logistic(), Logistic(basis="hinges"), MLP(), BoostedTrees())
+    stages = [Stage(classifier, max_depth=2) for classifier in classifiers]
     model = TreeFlowRegressor(stages=stages, max_trees=1, validation_fraction=0, random_state=0).fit(x, y)
     model.log_prob(x, y)
     model.sample(x, n_samples=1, random_state=0)

@@ -8,7 +8,7 @@ column -1 means "no split, all rows go left"; a row goes left if its bin is at m
 
 import numpy as np
 
-from treecdf._kernels.compiling import ordered_kernel
+from treecdf._kernels.compiling import inlined_kernel, ordered_kernel
 
 
 @ordered_kernel
@@ -18,27 +18,35 @@ def grow(codes, rows, place, gradient, hessian, columns, n_bins, min_rows, ridge
     rows (m,): the rows to learn from; place (n,) their root at first. gradient, hessian (n, K) of the loss.
     columns: the covariates that may be split. column, cut, missing_left (roots, 2^D - 1), leaf (roots, 2^D, K).
     """
+    weight = np.ones(place.size)
+    grow_weighted(
+        codes, rows, place, gradient, hessian, weight, columns, n_bins, min_rows, ridge, column, cut, missing_left, leaf
+    )
+
+
+@ordered_kernel
+def grow_weighted(
+    codes, rows, place, gradient, hessian, weight, columns, n_bins, min_rows, ridge, column, cut, missing_left, leaf
+):
+    """As `grow`, but row i counts weight[i] times towards min_rows; gradients and Hessians come weighted already."""
     n_roots, n_leaves, n_outputs = leaf.shape
     first = 0  # inner node of a tree that its level begins with
-    width = 1  # nodes of a tree on the level
-    statistics = _statistics(rows, gradient, hessian)
+    level, width = 0, 1  # its nodes in a tree
     while width < n_leaves:
-        sums = _histograms(codes, rows, place, statistics, columns, n_roots * width, n_bins)
+        sums = _histograms(codes, rows, place, gradient, hessian, weight, columns, n_roots * width, n_bins)
         for root in range(n_roots):
             for k in range(width):
-                here = sums[root * width + k]
-                best = _best_split(here, min_rows, ridge, n_outputs)
+                best = _best_split(sums, root * width + k, min_rows, ridge)
                 at = first + k
                 column[root, at] = -1 if best[0] < 0 else columns[best[0]]
                 cut[root, at] = best[1]
                 missing_left[root, at] = best[2]
         for i in rows:
-            root, k = place[i] // width, place[i] % width
-            place[i] = 2 * place[i] + _goes_right(
-                codes, i, column[root, first + k], cut[root, first + k], missing_left[root, first + k]
-            )
+            root, at = place[i] >> level, first + (place[i] & (width - 1))
+            place[i] = 2 * place[i] + _goes_right(codes, i, column[root, at], cut[root, at], missing_left[root, at])
         first += width
         width *= 2
+        level += 1
     totals = np.zeros((n_roots * n_leaves, n_outputs, 2))
     for i in rows:
         for o in range(n_outputs):
@@ -52,83 +60,90 @@ def grow(codes, rows, place, gradient, hessian, columns, n_bins, min_rows, ridge
 
 
 @ordered_kernel
-def _statistics(rows, gradient, hessian):
-    """Gradient and Hessian of each output in turn, then 1, of the rows: (m, 2 K + 1)."""
+def _histograms(codes, rows, place, gradient, hessian, weight, columns, n_nodes, n_bins):
+    """Sums (node, column, bin, 2 K + 1) of gradients and Hessians, output by output, and of weights."""
     n_outputs = gradient.shape[1]
-    statistics = np.ones((len(rows), 2 * n_outputs + 1))
-    for r in range(len(rows)):
-        for o in range(n_outputs):
-            statistics[r, 2 * o] = gradient[rows[r], o]
-            statistics[r, 2 * o + 1] = hessian[rows[r], o]
-    return statistics
-
-
-@ordered_kernel
-def _histograms(codes, rows, place, statistics, columns, n_nodes, n_bins):
-    """Sums (node, column, bin, 2 K + 1) of the rows' statistics."""
-    size = statistics.shape[1]
+    size = 2 * n_outputs + 1
     sums = np.zeros((n_nodes, len(columns), n_bins + 1, size))
-    flat, added = sums.reshape(-1), statistics.reshape(-1)  # several indices are slow in the middle of a loop
+    flat = sums.reshape(-1)  # views and several indices are slow in the middle of a loop
     of_column, of_node = (n_bins + 1) * size, len(columns) * (n_bins + 1) * size
+    values, node = np.empty(len(rows) * size), np.empty(len(rows), np.int64)
+    for r in range(len(rows)):
+        i = rows[r]
+        node[r] = place[i] * of_node
+        for o in range(n_outputs):
+            values[r * size + 2 * o] = gradient[i, o]
+            values[r * size + 2 * o + 1] = hessian[i, o]
+        values[r * size + 2 * n_outputs] = weight[i]
     for c in range(len(columns)):
         bins = codes[columns[c]]
         for r in range(len(rows)):
-            i = rows[r]
-            at = np.uint64(place[i] * of_node + c * of_column + bins[i] * size)
-            source = np.uint64(r * size)
-            if size == 3:
-                flat[at] += added[source]
-                flat[at + np.uint64(1)] += added[source + np.uint64(1)]
-                flat[at + np.uint64(2)] += 1.0
-            else:
-                for s in range(np.uint64(size)):
-                    flat[at + s] += added[source + s]
+            at = node[r] + c * of_column + bins[np.uint64(rows[r])] * size
+            _add_values(flat, np.uint64(at), values, np.uint64(r * size), size)
     return sums
 
 
+@inlined_kernel
+def _add_values(flat, at, values, first, size):
+    """flat[at:at + size] += values[first:first + size]; one output is written out because it is the usual case."""
+    if size == 3:
+        flat[at] += values[first]
+        flat[at + np.uint64(1)] += values[first + np.uint64(1)]
+        flat[at + np.uint64(2)] += values[first + np.uint64(2)]
+    else:
+        for s in range(size):
+            flat[at + np.uint64(s)] += values[first + np.uint64(s)]
+
+
 @ordered_kernel
-def _best_split(sums, min_rows, ridge, n_outputs):
+def _best_split(sums, node, min_rows, ridge):
     """Column (as a place in the histogram, -1 for none), bin and side of the missing rows of a node's best split."""
-    n_columns, n_bins = sums.shape[0], sums.shape[1]
-    size = 2 * n_outputs + 1
-    total = np.zeros(size)
+    n_columns, n_bins, size = sums.shape[1], sums.shape[2], sums.shape[3]
+    flat, at = sums.reshape(-1), node * n_columns * n_bins * size
+    total, score = np.zeros(size), np.empty(n_bins)
     for b in range(n_bins):
-        total += sums[0, b]
-    uncut = _score(total, ridge, n_outputs)
-    best_gain, best_column, best_cut, best_side = 1e-12 * (1.0 + abs(uncut)), -1, 255, 1
-    left = np.empty(size)
+        for s in range(size):
+            total[s] += flat[at + b * size + s]
+    best_column, best_cut, best_side = -1, 255, 1
+    if total[size - 1] < 2 * min_rows:
+        return best_column, best_cut, best_side
+    best = 0.0
+    for o in range(size // 2):
+        best += total[2 * o] * total[2 * o] / (total[2 * o + 1] + ridge)
+    margin = 1e-10 * (1.0 + best)  # among equals the first wins, whatever the rounding
     for c in range(n_columns):
-        sides = 2 if sums[c, 0, size - 1] > 0 else 1
+        sides = 2 if flat[at + size - 1] > 0 else 1
         for side in range(sides):  # 0: missing rows to the right, 1: to the left
-            left[:] = 0.0
-            if side == 1:
-                left += sums[c, 0]
+            _score_cuts(flat, at, side, total, ridge, score)
+            weight = side * flat[at + size - 1]
             for b in range(1, n_bins - 1):
-                if sums[c, b, size - 1] == 0:
-                    continue
-                for s in range(size):
-                    left[s] += sums[c, b, s]
-                if left[size - 1] < min_rows:
-                    continue
-                if total[size - 1] - left[size - 1] < min_rows:
+                weight += flat[np.uint64(at + b * size + size - 1)]
+                if total[size - 1] - weight < min_rows:
                     break
-                gain = -uncut
-                for o in range(n_outputs):  # as _score, of both sides at once and without a copy
-                    g, h = left[2 * o], left[2 * o + 1]
-                    rest_g, rest_h = total[2 * o] - g, total[2 * o + 1] - h
-                    gain += g * g / (h + ridge) + rest_g * rest_g / (rest_h + ridge)
-                if gain > best_gain:
-                    best_gain, best_column, best_cut, best_side = gain, c, b, side
+                if weight >= min_rows and score[b] > best + margin:
+                    best, best_column, best_cut, best_side = score[b], c, b, side
+        at += n_bins * size
     return best_column, best_cut, best_side
 
 
 @ordered_kernel
-def _score(sums, ridge, n_outputs):
-    """Twice the decrease of the loss that one Newton step in every output gives."""
-    score = 0.0
-    for o in range(n_outputs):
-        score += sums[2 * o] ** 2 / (sums[2 * o + 1] + ridge)
-    return score
+def _score_cuts(flat, at, side, total, ridge, score):
+    """score[b] <- twice the decrease of the loss by Newton steps on both sides of a cut after bin b.
+
+    The histogram of the column begins at flat[at]; total are the sums of its node.
+    """
+    n_bins, size = score.size, total.size
+    for b in range(1, n_bins - 1):
+        score[b] = 0.0
+    for o in range(size // 2):
+        all_gradient, all_hessian = total[2 * o], total[2 * o + 1]
+        gradient, hessian = side * flat[at + 2 * o], side * flat[at + 2 * o + 1]
+        for b in range(1, n_bins - 1):
+            here = np.uint64(at + b * size + 2 * o)
+            gradient += flat[here]
+            hessian += flat[here + np.uint64(1)]
+            rest, left, right = all_gradient - gradient, hessian + ridge, all_hessian - hessian + ridge
+            score[b] += (gradient * gradient * right + rest * rest * left) / (left * right)  # one division, not two
 
 
 @ordered_kernel

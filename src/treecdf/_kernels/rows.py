@@ -5,7 +5,7 @@ Rows of a node are contiguous in `order`: those of node k are order[start[k]:sta
 
 import numpy as np
 
-from treecdf._kernels.compiling import kernel
+from treecdf._kernels.compiling import inlined_kernel, kernel
 
 BLOCK = 4
 
@@ -23,17 +23,35 @@ def find_bin(value, cuts, inverse_step):
     return b
 
 
+@inlined_kernel
+def feature(value, knot, power):
+    """max(value, knot) ** power, for powers of at least 1."""
+    factor = max(value, knot)
+    result = factor
+    for _ in range(1, power):
+        result *= factor
+    return result
+
+
 @kernel
-def search_sums(x, u, weight, order, start, source, knot, cuts, count, total, moment):
+def expand(x, source, knot, power, features):
+    """Fill features (n, p) of covariates x (n, q): feature i is that of covariate source[i]."""
+    for row in range(x.shape[0]):
+        for i in range(source.size):
+            features[row, i] = feature(x[row, source[i]], knot[i], power[i])
+
+
+@kernel
+def search_sums(x, u, weight, order, start, source, knot, power, cuts, count, total, moment):
     """Everything the score test needs of a level, in one pass.
 
-    x (m, q), u (m, d), weight (m,); search feature i of a row is max(x[source[i]], knot[i]).
+    x (m, q), u (m, d), weight (m,); search feature i of a row is that of covariate source[i].
     Adds to count (k, d, s + 1), total (k, d, s + 1, p) and the lower triangle of moment (k, p + 1, p + 1),
     the second moments of (features, 1).
     """
     n_nodes, n_axes, n_cuts = cuts.shape
     p = source.size
-    feature = np.empty((BLOCK, p + 1))
+    block = np.empty((BLOCK, p + 1))
     inverse_step = np.zeros(n_axes)
     for node in range(n_nodes):
         for axis in range(n_axes):
@@ -44,42 +62,40 @@ def search_sums(x, u, weight, order, start, source, knot, cuts, count, total, mo
                 position = first + b
                 if position >= start[node + 1]:
                     for i in range(p + 1):
-                        feature[b, i] = 0.0  # a short last block is filled with rows of no weight
+                        block[b, i] = 0.0  # a short last block is filled with rows of no weight
                     continue
                 row = order[position]
                 for i in range(p):
-                    feature[b, i] = max(x[row, source[i]], knot[i])
-                feature[b, p] = 1.0
+                    block[b, i] = feature(x[row, source[i]], knot[i], power[i])
+                block[b, p] = 1.0
                 for axis in range(n_axes):
                     cell = find_bin(u[row, axis], cuts[node, axis], inverse_step[axis])
                     count[node, axis, cell] += weight[row]
                     for i in range(p):
-                        total[node, axis, cell, i] += weight[row] * feature[b, i]
+                        total[node, axis, cell, i] += weight[row] * block[b, i]
                 root = np.sqrt(weight[row])
                 for i in range(p + 1):
-                    feature[b, i] *= root
+                    block[b, i] *= root
             for i in range(p + 1):
-                f0, f1, f2, f3 = feature[0, i], feature[1, i], feature[2, i], feature[3, i]
+                f0, f1, f2, f3 = block[0, i], block[1, i], block[2, i], block[3, i]
                 for j in range(i + 1):
-                    moment[node, i, j] += (
-                        f0 * feature[0, j] + f1 * feature[1, j] + f2 * feature[2, j] + f3 * feature[3, j]
-                    )
+                    moment[node, i, j] += f0 * block[0, j] + f1 * block[1, j] + f2 * block[2, j] + f3 * block[3, j]
 
 
 @kernel
-def arrange(x, u, weight, order, start, axis, cut, sorted_x, sorted_weight, left):
-    """Copy the rows of a level into node order, covariate by covariate, with their left/right labels.
+def arrange(x, u, weight, order, start, axis, cut, source, knot, power, sorted_x, sorted_weight, left):
+    """Copy the rows of a level into node order, feature by feature, with their left/right labels.
 
-    Fills sorted_x (q, m), sorted_weight (m,) and left (m,), 1.0 where u[axis] <= cut.
+    Fills sorted_x (p, m), sorted_weight (m,) and left (m,), 1.0 where u[axis] <= cut.
     """
     for node in range(axis.size):
         for position in range(start[node], start[node + 1]):
             row = order[position]
             sorted_weight[position] = weight[row]
             left[position] = 1.0 if u[row, axis[node]] <= cut[node] else 0.0
-    for j in range(x.shape[1]):
+    for i in range(source.size):
         for position in range(start[axis.size]):
-            sorted_x[j, position] = x[order[position], j]
+            sorted_x[i, position] = feature(x[order[position], source[i]], knot[i], power[i])
 
 
 @kernel

@@ -21,6 +21,13 @@ NODE = np.dtype(
     ]
 )
 
+# Kinds of node classifiers, the first entry of `kind`; the others say how to read the parameters theta of a node.
+LINEAR = 0  # (LINEAR, basis): intercept, slopes on the features that x then holds
+NETWORK = 1  # (NETWORK, units of every hidden layer): layer by layer weights (out, in), biases (out)
+TREES = 2  # (TREES, rounds, depth): score to start with, then tree by tree (column, threshold, missing_left) of its
+# 2^depth - 1 inner nodes, level by level, and 2^depth leaves
+PYTHON = 3  # (PYTHON,): objects, which no kernel can ask
+
 # Points go through a tree together, a tile at a time and level by level, without a branch on where each of them goes:
 # the processor cannot guess it. So `side` is 0.0 on the left and 1.0 on the right, and enters as a number. Whole
 # arrays are indexed instead of rows taken from them, because a row is an object and making one costs more than the
@@ -49,16 +56,16 @@ def dot(theta, i, offset, x, row, n):
 
 
 @kernel
-def network_logit(theta, i, hidden, x, row, value):
-    """Log-odds of node i's network at covariates x[row]; value (layers + 1, units) is work space."""
-    offset, n_in = 0, x.shape[1]
+def network_logit(theta, i, kind, x, row, value):
+    """Log-odds of node i's network at covariates x[row]; value (layers, units) is work space."""
+    offset, n_in, last = 0, x.shape[1], kind.size - 1
     for j in range(n_in):
         value[0, j] = x[row, j]
-    for layer in range(hidden.size + 1):
-        n_out = hidden[layer] if layer < hidden.size else 1
+    for layer in range(last + 1):
+        n_out = kind[1 + layer] if layer < last else 1
         for o in range(n_out):
             z = theta[i, offset + n_out * n_in + o] + dot(theta, i, offset + o * n_in, value, layer, n_in)
-            if layer == hidden.size:
+            if layer == last:
                 return z
             value[layer + 1, o] = max(z, 0.0)
         offset += n_out * (n_in + 1)
@@ -66,28 +73,51 @@ def network_logit(theta, i, hidden, x, row, value):
 
 
 @kernel
-def left_logit(theta, i, hidden, x, row, value):
-    """Log-odds of node i's left child at covariates x[row]: linear if there is no hidden layer."""
-    if hidden.size > 0:
-        return network_logit(theta, i, hidden, x, row, value)
+def trees_logit(theta, i, kind, x, row):
+    """Log-odds of node i's boosted trees at covariates x[row]; NaN goes where missing values went in training."""
+    rounds, n_leaves = kind[1], 1 << kind[2]
+    score, offset = theta[i, 0], 1
+    for _ in range(rounds):
+        first, width, k = 0, 1, 0
+        while width < n_leaves:
+            at = offset + 3 * (first + k)
+            value = x[row, int(theta[i, at])]
+            goes_right = value > theta[i, at + 1] or (np.isnan(value) and theta[i, at + 2] == 0.0)
+            k = 2 * k + (1 if goes_right else 0)
+            first += width
+            width *= 2
+        offset += 3 * first
+        score += theta[i, offset + k]
+        offset += n_leaves
+    return score
+
+
+@kernel
+def left_logit(theta, i, kind, x, row, value):
+    """Log-odds of node i's left child at covariates x[row]."""
+    if kind[0] == NETWORK:
+        return network_logit(theta, i, kind, x, row, value)
+    if kind[0] == TREES:
+        return trees_logit(theta, i, kind, x, row)
     return theta[i, 0] + dot(theta, i, 1, x, row, theta.shape[1] - 1)
 
 
 @kernel
-def work_sizes(nodes, roots, hidden, q):
+def work_sizes(nodes, roots, kind, q):
     """Most nodes of a tree, most levels of a tree, most units of a layer of the networks, covariates included."""
     largest, deepest, width = 1, 0, q
     for tree in range(roots.size - 1):
         largest = max(largest, roots[tree + 1] - roots[tree])
     for i in range(nodes.size):
         deepest = max(deepest, nodes[i].depth + 1)
-    for layer in range(hidden.size):
-        width = max(width, hidden[layer])
+    if kind[0] == NETWORK:
+        for layer in range(1, kind.size):
+            width = max(width, kind[layer])
     return largest, deepest, width
 
 
 @kernel
-def left_probs(at, point, count, root, theta, hidden, x, row, share_row, known, value, prob, bits):
+def left_probs(at, point, count, root, theta, kind, x, row, share_row, known, value, prob, bits):
     """prob[:count] <- left_prob of the nodes at[:count] at the covariates of their points.
 
     Point t belongs to row `row + t`, or all to `row` if share_row; then known[i - root] keeps the log-odds of the
@@ -97,11 +127,14 @@ def left_probs(at, point, count, root, theta, hidden, x, row, share_row, known, 
         for a in range(count):
             i = at[a]
             if np.isnan(known[i - root]):
-                known[i - root] = left_logit(theta, i, hidden, x, row, value)
+                known[i - root] = left_logit(theta, i, kind, x, row, value)
             prob[a] = -known[i - root]
-    elif hidden.size > 0:
+    elif kind[0] == NETWORK:
         for a in range(count):
-            prob[a] = -network_logit(theta, at[a], hidden, x, row + point[a], value)
+            prob[a] = -network_logit(theta, at[a], kind, x, row + point[a], value)
+    elif kind[0] == TREES:
+        for a in range(count):
+            prob[a] = -trees_logit(theta, at[a], kind, x, row + point[a])
     else:
         for a in range(count):
             i = at[a]
@@ -112,16 +145,16 @@ def left_probs(at, point, count, root, theta, hidden, x, row, share_row, known, 
 
 
 @kernel
-def forward(nodes, theta, roots, hidden, x, m, u, log_det):
+def forward(nodes, theta, roots, kind, x, m, u, log_det):
     """u (n * m, d) <- G_T o ... o G_1 (u), m points at each row of x (n, q); add the log-determinants to log_det.
 
-    Tree t has the nodes roots[t]:roots[t + 1], its root first; theta (nodes, P) are their classifiers'
-    parameters.
+    Tree t has the nodes roots[t]:roots[t + 1], its root first; theta (nodes, P) are the parameters of their
+    classifiers, all of one kind.
     """
     n, d = u.shape
     share_row = m > 1
-    largest, deepest, width = work_sizes(nodes, roots, hidden, x.shape[1])
-    known, value = np.empty(largest), np.empty((hidden.size + 1, width))
+    largest, deepest, width = work_sizes(nodes, roots, kind, x.shape[1])
+    known, value = np.empty(largest), np.empty((kind.size, width))
     at, prob, bits = np.empty(_TILE, np.int64), np.empty(_TILE), np.empty(_TILE, np.int64)
     product = np.empty(_TILE)
     # What was done on each level, to be replayed from the deepest to the root.
@@ -149,7 +182,7 @@ def forward(nodes, theta, roots, hidden, x, m, u, log_det):
             level = 0
             while count[level] > 0:
                 left_probs(
-                    at, point[level], count[level], root, theta, hidden, x, row, share_row, known, value, prob, bits
+                    at, point[level], count[level], root, theta, kind, x, row, share_row, known, value, prob, bits
                 )
                 staying = 0
                 for a in range(count[level]):
@@ -184,12 +217,12 @@ def forward(nodes, theta, roots, hidden, x, m, u, log_det):
 
 
 @kernel
-def inverse(nodes, theta, roots, hidden, x, m, u):
+def inverse(nodes, theta, roots, kind, x, m, u):
     """u (n * m, d) <- the inverse of `forward`, m points at each row of x (n, q)."""
     n = u.shape[0]
     share_row = m > 1
-    largest, _, width = work_sizes(nodes, roots, hidden, x.shape[1])
-    known, value = np.empty(largest), np.empty((hidden.size + 1, width))
+    largest, _, width = work_sizes(nodes, roots, kind, x.shape[1])
+    known, value = np.empty(largest), np.empty((kind.size, width))
     at, prob, bits = np.empty(_TILE, np.int64), np.empty(_TILE), np.empty(_TILE, np.int64)
     point = np.empty(_TILE, np.int64)
     first = 0
@@ -207,7 +240,7 @@ def inverse(nodes, theta, roots, hidden, x, m, u):
                 point[t], at[t] = t, root
             count = size
             while count > 0:
-                left_probs(at, point, count, root, theta, hidden, x, row, share_row, known, value, prob, bits)
+                left_probs(at, point, count, root, theta, kind, x, row, share_row, known, value, prob, bits)
                 staying = 0
                 for a in range(count):
                     i, t = np.uint64(at[a]), np.uint64(point[a])

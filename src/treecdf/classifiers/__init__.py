@@ -2,13 +2,14 @@
 
 from treecdf.classifiers.linear import Constant, Logistic
 from treecdf.classifiers.mlp import MLP
-from treecdf.classifiers.protocol import Basis, Moments, NodeClassifier, NodeFits, Splits
+from treecdf.classifiers.protocol import Moments, NodeClassifier, NodeFits, Splits
 from treecdf.classifiers.sklearn import AnyClassifier, as_node_classifier
+from treecdf.classifiers.trees import BoostedTrees
 
 __all__ = [
     "MLP",
     "AnyClassifier",
-    "Basis",
+    "BoostedTrees",
     "Constant",
     "Logistic",
     "Moments",

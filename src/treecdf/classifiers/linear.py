@@ -11,22 +11,30 @@ from scipy.special import logit
 
 from treecdf._kernels.losses import logistic_loss
 from treecdf._kernels.newton import STEP, newton_advance
-from treecdf.classifiers.protocol import Basis, NodeFits, Splits, share_log_lik
+from treecdf._kernels.transform import LINEAR
+from treecdf.basis import BASES, Basis
+from treecdf.classifiers.protocol import NodeFits, Splits, share_log_lik
 from treecdf.rows import Rows
 from treecdf.settings import check_setting, is_int, is_real
 
 Array = NDArray[np.float64]
+
+_LOW_DIMENSION = 3  # covariates that can afford hinges
 
 
 @dataclass(frozen=True)
 class Constant:
     """The share of the left child, whatever x: the unconditional tree flow."""
 
-    hidden = ()
+    def kind(self, q: int) -> tuple[int, ...]:
+        """Linear log-odds, without a slope."""
+        return LINEAR, 0
 
-    def basis(self, q: int) -> Basis:
+    def search_basis(self, q: int) -> Basis:
         """No features."""
         return Basis.empty()
+
+    fit_basis = search_basis
 
     def fit(self, rows: Rows, splits: Splits, rng: np.random.Generator) -> NodeFits:
         """The logit of the share is the only parameter."""
@@ -41,27 +49,41 @@ class Constant:
 class Logistic:
     """Logistic regression with an L2 penalty on its slopes.
 
-    C: inverse strength of the penalty, as in scikit-learn. tol: largest derivative of the mean loss at the end.
+    C: inverse strength of the penalty, as in scikit-learn. basis: what the log-odds are linear in, "linear" the
+    covariates, "hinges" these and five hinges of each, between one standard deviation below and above its mean,
+    "cubic" their powers up to the third, "auto" hinges for up to three covariates and linear for more. tol: largest
+    derivative of the mean loss at the end.
     """
 
     C: float = 1.0
+    basis: str = "linear"
     tol: float = 1e-4
     max_iter: int = 100
 
-    hidden = ()
-
     def __post_init__(self) -> None:
         check_setting("C", self.C, is_real(self.C) and self.C > 0, "a number above 0")
+        check_setting("basis", self.basis, self.basis in (*BASES, "auto"), f"one of {(*BASES, 'auto')}")
         check_setting("tol", self.tol, is_real(self.tol) and self.tol > 0, "a number above 0")
         check_setting("max_iter", self.max_iter, is_int(self.max_iter) and self.max_iter >= 1, "an integer above 0")
 
-    def basis(self, q: int) -> Basis:
-        """The covariates, with the penalty of the fit."""
-        return Basis.linear(q, ridge=1 / self.C)
+    def kind(self, q: int) -> tuple[int, ...]:
+        """Linear log-odds in the features of the basis."""
+        return LINEAR, list(BASES).index(self._basis_name(q))
+
+    def search_basis(self, q: int) -> Basis:
+        """The features and the penalty of the fit."""
+        return BASES[self._basis_name(q)](q, ridge=1 / self.C)
+
+    fit_basis = search_basis
+
+    def _basis_name(self, q: int) -> str:
+        if self.basis != "auto":
+            return self.basis
+        return "hinges" if q <= _LOW_DIMENSION else "linear"
 
     def fit(self, rows: Rows, splits: Splits, rng: np.random.Generator) -> NodeFits:
         """Newton's method; its first step is the score test's, which needs no pass over the rows."""
-        k, n_parameters = len(splits.axis), 1 + rows.n_covariates
+        k, n_parameters = len(splits.axis), 1 + splits.gradient.shape[1]
         point = np.zeros((k, n_parameters))
         point[:, 0] = logit(splits.share)
         log_lik = share_log_lik(splits.left_weight, splits.weight)
@@ -94,5 +116,6 @@ class Logistic:
         return np.column_stack([intercept, slopes]), -np.einsum("kq,kq->k", slopes, gradient)
 
     def importance(self, theta: NDArray[Any], q: int) -> Array:
-        """Slopes on standardised covariates."""
-        return np.abs(theta[:, 1:])
+        """Slopes on the features of a standardised covariate."""
+        source = self.fit_basis(q).source
+        return np.abs(theta[:, 1:]) @ (source[:, None] == np.arange(q))

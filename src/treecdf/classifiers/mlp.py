@@ -13,7 +13,9 @@ from scipy.special import logit
 
 from treecdf._kernels.lbfgs import LINE, MEMORY, lbfgs_advance
 from treecdf._kernels.losses import mlp_loss
-from treecdf.classifiers.protocol import Basis, NodeFits, Splits, share_log_lik
+from treecdf._kernels.transform import NETWORK
+from treecdf.basis import Basis
+from treecdf.classifiers.protocol import SEARCH_WIDTH, NodeFits, Splits, share_log_lik
 from treecdf.rows import Rows
 from treecdf.settings import check_setting, is_int, is_real
 
@@ -44,9 +46,17 @@ class MLP:
             "max_iter", self.max_iter, is_int(self.max_iter) and self.max_iter >= 0, "an integer of at least 0"
         )
 
-    def basis(self, q: int) -> Basis:
+    def kind(self, q: int) -> tuple[int, ...]:
+        """A network with these hidden layers."""
+        return NETWORK, *self.hidden
+
+    def search_basis(self, q: int) -> Basis:
         """Hinges: after a logistic stage a linear score test would see noise only."""
-        return Basis.hinges(q)
+        return Basis.hinges(q, max_width=SEARCH_WIDTH)
+
+    def fit_basis(self, q: int) -> Basis:
+        """The covariates."""
+        return Basis.linear(q)
 
     def fit(self, rows: Rows, splits: Splits, rng: np.random.Generator) -> NodeFits:
         """L-BFGS from random weights around the share."""

@@ -9,48 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import xlogy
 
+from treecdf.basis import Basis
 from treecdf.rows import Rows
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-_KNOTS = {5: (-1.0, -0.5, 0.0, 0.5, 1.0), 3: (-0.7, 0.0, 0.7), 1: (0.0,), 0: ()}
-_MAX_WIDTH = 64
-
-
-@dataclass(frozen=True)
-class Basis:
-    """Features of the split search: feature i is max(x[source[i]], knot[i]), so a knot of -inf is x itself.
-
-    The n_candidates splits that the score test on these features likes best are fitted, and the best of them is kept:
-    the test knows neither strong effects nor interactions well. One covariate leaves it little to get wrong.
-    """
-
-    source: Ints
-    knot: Array
-    ridge: float = 1.0
-    n_candidates: int = 1
-
-    @staticmethod
-    def empty() -> Basis:
-        """No features: the search sees shares only."""
-        return Basis(np.empty(0, np.int64), np.empty(0))
-
-    @staticmethod
-    def linear(q: int, ridge: float = 1.0) -> Basis:
-        """The covariates themselves."""
-        return Basis(np.arange(q), np.full(q, -np.inf), ridge, _n_candidates(q))
-
-    @staticmethod
-    def hinges(q: int) -> Basis:
-        """The covariates and hinges of each, fewer where there are many covariates."""
-        count = next((c for c in _KNOTS if q * (1 + c) <= _MAX_WIDTH), 0)
-        knots = np.array([-np.inf, *_KNOTS[count]])
-        return Basis(np.repeat(np.arange(q), len(knots)), np.tile(knots, q), n_candidates=_n_candidates(q))
-
-
-def _n_candidates(q: int) -> int:
-    return 1 if q == 1 else 3
+SEARCH_WIDTH = 64  # features of the score test, where a classifier does not say which
 
 
 @dataclass(frozen=True)
@@ -128,13 +93,16 @@ class NodeFits:
 class NodeClassifier(Protocol):
     """A kind of node classifier; its own settings are all it holds."""
 
-    @property
-    def hidden(self) -> tuple[int, ...]:
-        """Sizes of the hidden layers; empty if the log-odds are linear."""
+    def kind(self, q: int) -> tuple[int, ...]:
+        """What the transform's kernels must know to evaluate the packed parameters; the kind comes first."""
         ...
 
-    def basis(self, q: int) -> Basis:
+    def search_basis(self, q: int) -> Basis:
         """Features with which the score test looks for splits this classifier can use."""
+        ...
+
+    def fit_basis(self, q: int) -> Basis:
+        """Features of the arranged rows that `fit` gets."""
         ...
 
     def fit(self, rows: Rows, splits: Splits, rng: np.random.Generator) -> NodeFits:

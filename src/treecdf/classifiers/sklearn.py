@@ -12,7 +12,9 @@ from scipy.special import xlog1py, xlogy
 from sklearn.base import clone
 from sklearn.utils.validation import has_fit_parameter
 
-from treecdf.classifiers.protocol import Basis, NodeClassifier, NodeFits, Splits
+from treecdf._kernels.transform import PYTHON
+from treecdf.basis import Basis
+from treecdf.classifiers.protocol import SEARCH_WIDTH, NodeClassifier, NodeFits, Splits
 from treecdf.rows import Rows
 
 Array = NDArray[np.float64]
@@ -40,11 +42,17 @@ class AnyClassifier:
 
     estimator: Any
 
-    hidden = ()
+    def kind(self, q: int) -> tuple[int, ...]:
+        """Python objects, for which there is no kernel."""
+        return (PYTHON,)
 
-    def basis(self, q: int) -> Basis:
+    def search_basis(self, q: int) -> Basis:
         """Hinges: nothing is known about the classifier, so the search should see more than lines."""
-        return Basis.hinges(q)
+        return Basis.hinges(q, max_width=SEARCH_WIDTH)
+
+    def fit_basis(self, q: int) -> Basis:
+        """The covariates."""
+        return Basis.linear(q)
 
     def fit(self, rows: Rows, splits: Splits, rng: np.random.Generator) -> NodeFits:
         """One clone for each node with rows on both sides."""
@@ -86,11 +94,11 @@ def as_node_classifier(classifier: Any) -> NodeClassifier:
     """`classifier` itself if it is one of ours, wrapped if it is scikit-learn's."""
     if isinstance(classifier, type):
         raise TypeError(f"Expected a node classifier, not its class: {classifier.__name__}() instead of the bare name.")
-    if hasattr(classifier, "basis") and hasattr(classifier, "importance"):
+    if hasattr(classifier, "search_basis") and hasattr(classifier, "importance"):
         return classifier
     if hasattr(classifier, "fit") and hasattr(classifier, "predict_proba"):
         return AnyClassifier(classifier)
     raise TypeError(
-        "Expected a node classifier: Constant, Logistic, MLP or a scikit-learn classifier with predict_proba; "
-        f"got {classifier!r}."
+        "Expected a node classifier: Constant, Logistic, MLP, BoostedTrees or a scikit-learn classifier with "
+        f"predict_proba; got {classifier!r}."
     )
