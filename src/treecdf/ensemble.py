@@ -84,8 +84,8 @@ def fit_ensemble(
     families: list[Family] = []
     if plan.conditional is not None:
         families += _fit_chains(plan, plan.conditional, table, validation, rng, workers)
-    if plan.joint is not None:
-        families += _fit_joint(plan, plan.joint, table, validation, rng, workers, families)
+    for name, recipe in plan.joint.items():
+        families += _fit_joint(plan, name, recipe, table, validation, rng, workers, families)
     weights = np.ones(1)
     if len(families) > 1:
         rows = table if validation is None else validation
@@ -141,6 +141,7 @@ def _link_table(table: Table, outcome: int, given: Sequence[int]) -> Table:
 
 def _fit_joint(
     plan: Plan,
+    name: str,
     recipe: Recipe,
     table: Table,
     validation: Table | None,
@@ -148,7 +149,7 @@ def _fit_joint(
     workers: _Workers,
     others: Sequence[Family],
 ) -> list[Family]:
-    """The family of flows of all outcomes; none if its first member is far behind the best of the other families."""
+    """A family of flows of all outcomes; none if its first member is far behind the best of the other families."""
     aside = _set_aside(plan, table, validation, rng)
     regions = None
     if len(plan.rotations) > 1 and plan.weights != "equal":
@@ -167,7 +168,7 @@ def _fit_joint(
     flows = tuple(part.flows[0] for part in fitted)
     left_out = _left_out([part.left_out for part in fitted], aside, len(table if validation is None else validation))
     log_weights = _weigh(plan, flows, table, aside[0], regions)
-    return [Family("joint", flows, left_out, log_weights, regions)]
+    return [Family(name, flows, left_out, log_weights, regions)]
 
 
 def _set_aside(

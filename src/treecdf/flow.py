@@ -16,6 +16,7 @@ from treecdf.tree import TreeSequence
 
 Array = NDArray[np.float64]
 
+_BELOW_ONE = 1 - 2.0**-53
 _CHUNK_POINTS = 65_536  # points that are worked on together
 _SMALLEST_CHUNK = 1024  # points that are worth a thread
 
@@ -53,15 +54,21 @@ class TreeFlow:
 
     def inverse(self, u: Array, x: Array, known: Conditions | None = None) -> Array:
         """Outcomes (n, m, d) of points u of the cube, m at each row of x."""
+        return self._inverse(u, x, known, 1.0)
+
+    def draw(self, u: Array, x: Array, known: Conditions | None = None) -> Array:
+        """As `inverse`, but finite: points do not round to the upper end of the cube."""
+        return self._inverse(np.clip(u, 1e-300, _BELOW_ONE), x, known, _BELOW_ONE)
+
+    def _inverse(self, u: Array, x: Array, known: Conditions | None, largest: float) -> Array:
         z, parameters = self._condition(x, known)
         v = self.base.from_unit(u)
         inside = self.base.inside(v)
         moved = np.clip(v, 1e-300, 1.0)
         for block in reversed(self.blocks):
             moved = block.inverse(moved, z)
+        moved = np.minimum(moved, largest)
         return self.base.from_box(np.where(inside[..., None], moved, v), parameters)
-
-    draw = inverse
 
     def trees(self) -> list[TreeFlow]:
         """Itself."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treecdf.boosting import Recipe, Stage
-from treecdf.classifiers import MLP, Logistic, as_node_classifier
+from treecdf.classifiers import MLP, BoostedTrees, Logistic, as_node_classifier
 from treecdf.learners import Learner, as_learner, default_learners
 from treecdf.settings import is_int
 
@@ -18,7 +18,9 @@ Array = NDArray[np.float64]
 
 PAPER_STAGES = (Stage(Logistic(), max_depth=6), Stage(MLP((4, 4), alpha=1e-4, max_iter=1000), max_depth=4))
 JOINT_STAGES = (Stage(Logistic(), max_depth=6), Stage(MLP((4, 4)), max_depth=4))
-CONDITIONAL_STAGES = (Stage(Logistic(), max_depth=4),)
+SMOOTH_STAGES = (Stage(Logistic(basis="auto"), max_depth=6),)
+DEEP_STAGES = (Stage(Logistic(), max_depth=10),)
+CONDITIONAL_STAGES = (Stage(BoostedTrees(rounds=1, max_depth=2), max_depth=4),)
 
 EFFORTS = ("fast", "default", "best")
 STRUCTURES = ("auto", "chain", "joint")
@@ -28,17 +30,18 @@ _FOLDS = {"fast": 3, "default": 5, "best": 10}
 _ROTATIONS = {"fast": 4, "default": 12, "best": 12}
 _FEWEST_ROWS = 40  # for a conditional base
 _CONDITIONAL_SUBSAMPLE = 0.7
+_FEW_ROWS = 5  # of a node of deep trees
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What to train. At least one of `conditional` and `joint` is there."""
+    """What to train: one-outcome flows, joint flows or both."""
 
     conditional: Recipe | None  # one-outcome flows on a conditional base: the only outcome, or the links of chains
     learners: Callable[[int, int], Sequence[Learner]]  # of that base, for n rows of q covariates
     orders: Sequence[tuple[int, ...]]  # of the outcomes in the chains
     n_folds: int
-    joint: Recipe | None  # flows of all outcomes at once
+    joint: Mapping[str, Recipe]  # families of flows of all outcomes at once
     rotations: Sequence[Array | None]  # of their members
     weights: str  # of their members: "equal", "stacked" or "likelihood"
     regions: Any
@@ -61,7 +64,7 @@ def make_plan(model: Any, n: int, bounds: Sequence[Any]) -> Plan:
         window=model.early_stopping_window,
         bounds=tuple(bounds),
     )
-    conditional = joint = None
+    conditional, joint = None, dict[str, Recipe]()
     if is_conditional:
         growth = recipe.growth
         if model.subsample is None:
@@ -69,7 +72,16 @@ def make_plan(model: Any, n: int, bounds: Sequence[Any]) -> Plan:
         conditional = replace(recipe, stages=_read_stages(model.stages, CONDITIONAL_STAGES), growth=growth)
     if is_joint:
         base = model.base if model.base in ("box", "student") else "box" if d == 1 or is_bounded else "student"
-        joint = replace(recipe, stages=_read_stages(model.stages, JOINT_STAGES), base=base)
+        joint["joint"] = replace(recipe, stages=_read_stages(model.stages, JOINT_STAGES), base=base)
+        if is_conditional and model.stages is None:
+            joint = {
+                "smooth": replace(joint["joint"], stages=_read_stages(None, SMOOTH_STAGES)),
+                "deep": replace(
+                    joint["joint"],
+                    stages=_read_stages(None, DEEP_STAGES),
+                    growth=replace(recipe.growth, min_samples_node=min(_FEW_ROWS, recipe.growth.min_samples_node)),
+                ),
+            }
     rotations = model.rotations
     if is_conditional and is_joint:
         rotations = max(2, _ROTATIONS[model.effort] // (d * (d - 1) // 2))

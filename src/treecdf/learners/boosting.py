@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from treecdf._kernels.histogram import add_leaves, add_trees, grow
+from treecdf._kernels.histogram import add_leaves, add_trees, grow_weighted
+from treecdf.bins import bin_edges
 from treecdf.learners.protocol import Array, Cheap, Ints
 
 Codes = NDArray[np.uint8]
@@ -31,17 +32,9 @@ class Binner:
     n_bins: int
 
     @staticmethod
-    def fit(x: Array, n_bins: int) -> Binner:
+    def fit(x: Array, weight: Array, n_bins: int) -> Binner:
         """At most n_bins bins for each column of x (n, q)."""
-        edges = []
-        for column in x.T:
-            known = column[np.isfinite(column)]
-            values = np.unique(known)
-            if len(values) > n_bins:
-                edges.append(np.unique(np.quantile(known, np.arange(1, n_bins) / n_bins)))
-            else:
-                edges.append((values[1:] + values[:-1]) / 2)
-        return Binner(tuple(edges), n_bins)
+        return Binner(tuple(bin_edges(column, weight, n_bins) for column in x.T), n_bins)
 
     def __call__(self, x: Array) -> Codes:
         """Bins (q, n)."""
@@ -90,7 +83,7 @@ def boost(
 ) -> tuple[BoostedScores, Array]:
     """Boost from scores `start` (K,): the model for new rows, and the left-out scores (n, K) of the training rows."""
     n, n_folds = len(x), int(fold.max()) + 1
-    binner = Binner.fit(x, settings.n_bins)
+    binner = Binner.fit(x, weight, settings.n_bins)
     codes = binner(x)
     own = fold, np.arange(n)
     scores = np.tile(start, (n_folds, n, 1))
@@ -133,18 +126,8 @@ def _grow(
     curvature *= weight[:, None]
     tree = _empty_tree(settings.max_depth, scores.shape[1])
     roots = np.zeros(n, np.int64)
-    grow(
-        codes,
-        rows,
-        roots.copy(),
-        gradient,
-        curvature,
-        columns,
-        settings.n_bins,
-        settings.min_rows,
-        settings.ridge,
-        *tree,
-    )
+    args = (columns, settings.n_bins, settings.min_rows, settings.ridge)
+    grow_weighted(codes, rows, roots.copy(), gradient, curvature, weight, *args, *tree)
     add_leaves(codes, roots, *tree, settings.rate, scores)
     return tree
 
