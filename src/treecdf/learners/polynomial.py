@@ -1,4 +1,4 @@
-"""Ridge regression on polynomials of the covariates, with closed-form leave-one-out."""
+"""Ridge regression on polynomials of the covariates."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _RIDGES = np.logspace(-3, 4, 15)
 
 @dataclass(frozen=True)
 class Polynomial(Cheap):
-    """All products of at most `degree` covariates; the ridge has the smallest leave-one-out error."""
+    """All products of at most `degree` covariates; the ridge has the smallest left-out error."""
 
     degree: int
 
@@ -36,7 +36,7 @@ class Polynomial(Cheap):
     def cross_fit(
         self, x: Array, y: Array, weight: Array, fold: Ints, rng: np.random.Generator
     ) -> tuple[FittedPolynomial, Array]:
-        """By leaving out one row at a time."""
+        """By leaving out one fold at a time."""
         low, high = x.min(axis=0), x.max(axis=0)
         raw = _products(x, self.degree)
         share = weight / weight.sum()
@@ -44,10 +44,15 @@ class Polynomial(Cheap):
         scale = np.sqrt(share @ (raw - center) ** 2)
         scale[scale < 1e-9] = np.inf
         features = (raw - center) / scale
-        offset = float(share @ y)
-        coefficients, left_out = _best_ridge(features, y - offset, weight)
-        fitted = FittedPolynomial(self.degree, low, high, center, scale, coefficients, offset)
-        return fitted, (offset + left_out)[:, None]
+        left_out = np.empty((len(_RIDGES), len(x)))
+        for f in range(int(fold.max()) + 1):
+            here, others = fold == f, fold != f
+            coefficients, own_offset = _ridge_paths(features[others], y[others], weight[others])
+            left_out[:, here] = own_offset + coefficients @ features[here].T
+        best = int(np.argmin((left_out - y) ** 2 @ weight))
+        coefficients, offset = _ridge_paths(features, y, weight)
+        fitted = FittedPolynomial(self.degree, low, high, center, scale, coefficients[best], float(offset[best, 0]))
+        return fitted, left_out[best][:, None]
 
 
 @dataclass(frozen=True)
@@ -76,22 +81,16 @@ def _products(x: Array, degree: int) -> Array:
     return np.hstack(columns)
 
 
-def _best_ridge(features: Array, y: Array, weight: Array) -> tuple[Array, Array]:
-    """Coefficients and left-out predictions (n,) of the best ridge, from one decomposition."""
-    root = np.sqrt(weight)[:, None]
-    left, values, right = _decompose(features * root)
-    target = left.T @ (y * root[:, 0])
-    best: tuple[float, Array, Array] = (np.inf, np.zeros(features.shape[1]), np.zeros(len(y)))
-    for ridge in _RIDGES:
-        shrink = values**2 / (values**2 + ridge)
-        # The intercept counts in the leverage of a row.
-        leverage = np.minimum((left**2) @ shrink + weight / weight.sum(), 1 - 1e-6)
-        residual = y - (left @ (shrink * target)) / root[:, 0]
-        left_out = residual / (1 - leverage)
-        error = float(weight @ left_out**2)
-        if error < best[0]:
-            best = error, right.T @ (shrink / np.maximum(values, 1e-12) * target), y - left_out
-    return best[1], best[2]
+def _ridge_paths(features: Array, y: Array, weight: Array) -> tuple[Array, Array]:
+    """Coefficients (ridges, p) and offsets (ridges, 1) of every ridge, from one decomposition."""
+    share = weight / weight.sum()
+    offset, mean = float(share @ y), share @ features
+    root = np.sqrt(weight)
+    left, values, right = _decompose((features - mean) * root[:, None])
+    target = left.T @ ((y - offset) * root)
+    shrunk = values * target / (values**2 + _RIDGES[:, None])
+    coefficients = shrunk @ right
+    return coefficients, (offset - coefficients @ mean)[:, None]
 
 
 def _decompose(a: Array) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:

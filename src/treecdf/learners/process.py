@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
@@ -16,14 +16,15 @@ _PRECISION = (0.5, 0.1, 0.1, 0.1)
 _BOUNDS = ((-3.0, 6.0), (-4.0, 4.0), (-7.0, 2.0), (-6.0, 3.0))
 _NOISE_FACTORS = (0.5, 1.0, 2.0, 4.0)
 _JITTER = 1e-9
+_CHUNK_ROWS = 4096
 
 
 @dataclass(frozen=True)
 class GaussianProcess(Cheap):
     """Matern-5/2 with a length scale for each covariate, plus a linear kernel.
 
-    The marginal likelihood of `n_tuning` rows sets the kernel; then all rows, seen through `n_inducing` of them, are
-    left out one by one in closed form. With no more rows than that it is the exact process.
+    The marginal likelihood of `n_tuning` rows sets the kernel; then all rows are seen through `n_inducing` of them.
+    With no more rows than that it is the exact process.
     """
 
     n_tuning: int = 400
@@ -43,11 +44,11 @@ class GaussianProcess(Cheap):
     def cross_fit(
         self, x: Array, y: Array, weight: Array, fold: Ints, rng: np.random.Generator
     ) -> tuple[FittedProcess, Array]:
-        """By leaving out one row at a time."""
+        """By leaving out one fold at a time; the kernel is tuned once."""
         order = rng.permutation(len(x))
         tuning = order[: self.n_tuning]
         log_params = _tune(x[tuning], y[tuning], weight[tuning], self.max_iter)
-        return _fit(x, y, weight, log_params, x[order[: self.n_inducing]])
+        return _fit(x, y, weight, log_params, x[order[: self.n_inducing]], fold)
 
 
 @dataclass(frozen=True)
@@ -67,52 +68,51 @@ class FittedProcess:
         smooth = solve_triangular(self.whiten, kernel, lower=True, check_finite=False)
         return np.vstack([smooth, np.exp(self.log_params[-1]) * x.T]).T
 
+    def solved(self, gram: Array, moment: Array, noise: float) -> FittedProcess:
+        """The same features with the coefficients that these moments of training rows give."""
+        factor = _cholesky(gram + noise * np.eye(len(gram)))
+        coefficients = cho_solve((factor, True), moment, check_finite=False)
+        return replace(self, factor=factor, coefficients=coefficients, noise=noise)
+
     def __call__(self, x: Array) -> Array:
         """Mean and log standard deviation (n, 2)."""
-        mean, log_sd = np.empty(len(x)), np.empty(len(x))
-        for i in range(0, len(x), 4096):
-            here = slice(i, i + 4096)
-            features = self.features(x[here])
-            mean[here] = features @ self.coefficients
-            log_sd[here] = np.log(self.variance(features, self.leverage(features))) / 2
-        return np.column_stack([mean, log_sd])
+        parts = [self.predict(self.features(x[i : i + _CHUNK_ROWS])) for i in range(0, len(x), _CHUNK_ROWS)]
+        return np.concatenate(parts) if parts else np.empty((0, 2))
 
-    def leverage(self, features: Array) -> Array:
-        """Share (n,) of the noise variance that the coefficients' uncertainty adds to a prediction."""
-        return (solve_triangular(self.factor, features.T, lower=True, check_finite=False) ** 2).sum(axis=0)
-
-    def variance(self, features: Array, added: Array) -> Array:
-        """Variance (n,) of a new outcome: noise, `added` shares of it, and what the inducing rows cannot say."""
+    def predict(self, features: Array) -> Array:
+        """Mean and log standard deviation (n, 2) of new outcomes: noise, coefficients, and what features cannot say."""
+        leverage = (solve_triangular(self.factor, features.T, lower=True, check_finite=False) ** 2).sum(axis=0)
         explained = (features[:, : len(self.inducing)] ** 2).sum(axis=1)
         unknown = np.maximum(np.exp(2 * self.log_params[-3]) - explained, 0.0)
-        return self.noise * (1 + added) + unknown
+        variance = self.noise * (1 + leverage) + unknown
+        return np.column_stack([features @ self.coefficients, np.log(variance) / 2])
 
 
-def _fit(x: Array, y: Array, weight: Array, log_params: Array, inducing: Array) -> tuple[FittedProcess, Array]:
+def _fit(
+    x: Array, y: Array, weight: Array, log_params: Array, inducing: Array, fold: Ints
+) -> tuple[FittedProcess, Array]:
+    """The process of all rows, and mean and log standard deviation (n, 2) of each row by a process without its fold."""
     kernel = _matern(inducing, inducing, log_params)[0]
     kernel[np.diag_indices_from(kernel)] += _JITTER * kernel[0, 0]
-    empty = np.zeros(0)
-    model = FittedProcess(log_params, inducing, _cholesky(kernel), np.zeros((0, 0)), empty, 1.0)
-    features = model.features(x)
-    gram, moment = features.T @ (weight[:, None] * features), features.T @ (weight * y)
-    best, best_error, best_output = model, np.inf, np.zeros((len(x), 2))
+    unfitted = FittedProcess(log_params, inducing, _cholesky(kernel), np.zeros((0, 0)), np.zeros(0), 1.0)
+    features = unfitted.features(x)
+    moments = [_moments(features[fold == f], y[fold == f], weight[fold == f]) for f in range(int(fold.max()) + 1)]
+    gram, moment = sum(part[0] for part in moments), sum(part[1] for part in moments)
+    best_error, best_noise, best_output = np.inf, 0.0, np.zeros((len(x), 2))
     for factor in _NOISE_FACTORS:
         noise = float(factor * np.exp(2 * log_params[-2]))
-        penalised = gram + noise * np.eye(len(gram))
-        try:
-            lower = _cholesky(penalised)
-        except np.linalg.LinAlgError:
-            continue
-        coefficients = cho_solve((lower, True), moment, check_finite=False)
-        model = FittedProcess(log_params, inducing, model.whiten, lower, coefficients, noise)
-        leverage = np.minimum(weight * model.leverage(features), 1 - 1e-9)
-        left_out = (y - features @ coefficients) / (1 - leverage)
-        error = float(weight @ left_out**2)
+        output = np.empty((len(x), 2))
+        for f, (own_gram, own_moment) in enumerate(moments):
+            model = unfitted.solved(gram - own_gram, moment - own_moment, noise)
+            output[fold == f] = model.predict(features[fold == f])
+        error = float(weight @ (output[:, 0] - y) ** 2)
         if error < best_error:
-            variance = model.variance(features, leverage / (1 - leverage) / weight)
-            best, best_error = model, error
-            best_output = np.column_stack([y - left_out, np.log(variance) / 2])
-    return best, best_output
+            best_error, best_noise, best_output = error, noise, output
+    return unfitted.solved(gram, moment, best_noise), best_output
+
+
+def _moments(features: Array, y: Array, weight: Array) -> tuple[Array, Array]:
+    return features.T @ (weight[:, None] * features), features.T @ (weight * y)
 
 
 def _cholesky(matrix: Array) -> Array:
