@@ -227,7 +227,7 @@ CLASSIFIERS = {"trees": BoostedTrees(), "hinges": Logistic(basis="hinges"), "cub
 def test_training_and_serving_give_the_same_numbers(classifier, rng):
     x, y = table(rng)
     x_val, y_val = table(rng)
-    model = TreeFlowRegressor(stages=[Stage(classifier, 4)], max_trees=10, random_state=0)
+    model = TreeFlowRegressor(base="box", stages=[Stage(classifier, 4)], max_trees=10, random_state=0)
     model.fit(x, y, X_val=x_val, y_val=y_val)
     kept = model.history_["kept"]
     assert kept.all()
@@ -240,7 +240,7 @@ def test_training_and_serving_give_the_same_numbers(classifier, rng):
 def test_nonlinear_nodes_beat_linear_ones_on_a_nonlinear_table(classifier, rng):
     (x, y), (x_test, y_test) = table(rng, 1000), table(rng, 1000)
     scores = [
-        TreeFlowRegressor(stages=[Stage(kind, 4)], random_state=0).fit(x, y).score(x_test, y_test)
+        TreeFlowRegressor(base="box", stages=[Stage(kind, 4)], random_state=0).fit(x, y).score(x_test, y_test)
         for kind in (Logistic(), classifier)
     ]
     assert scores[1] > scores[0] + 0.04
@@ -250,7 +250,7 @@ def test_nonlinear_nodes_beat_linear_ones_on_a_nonlinear_table(classifier, rng):
 def test_far_covariates_do_no_harm(classifier, rng):
     x, y = table(rng)
     x[0], x_test = 1e8, np.array([[1e12, -1e12], [0.0, 0.0]])
-    model = TreeFlowRegressor(stages=[Stage(classifier, 4)], max_trees=10, random_state=0).fit(x, y)
+    model = TreeFlowRegressor(base="box", stages=[Stage(classifier, 4)], max_trees=10, random_state=0).fit(x, y)
     assert np.isfinite(model.log_prob(x_test, [0.0, 0.0])).all()
 
 

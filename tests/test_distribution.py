@@ -174,7 +174,7 @@ def axis_with_tails(low, high, n):
 
 def test_density_integrates_to_one_with_its_tails(one, branches):
     for distribution in (one, branches):
-        support = distribution._flow.base
+        support = distribution._mixture.members[0].base
         y, weight = axis_with_tails(support.low[0], support.high[0], 50_000)
         density = distribution.pdf(np.tile(y, (M, 1)))
         assert density @ weight == pytest.approx(1.0, abs=1e-3)
@@ -184,7 +184,7 @@ def test_density_integrates_to_one_with_its_tails(one, branches):
 
 
 def test_density_of_two_outcomes_integrates_to_one_with_its_tails(two):
-    support = two._flow.base
+    support = two._mixture.members[0].base
     axes = [axis_with_tails(low, high, 400) for low, high in zip(support.low, support.high, strict=True)]
     y = np.stack(np.meshgrid(axes[0][0], axes[1][0], indexing="ij"), axis=-1).reshape(1, -1, 2)
     weight = np.outer(axes[0][1], axes[1][1]).ravel()

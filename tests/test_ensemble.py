@@ -34,15 +34,10 @@ from benchmarks.simulations import SIMULATIONS, sse
 from treecdf import Constant, Logistic, Stage, TreeFlowRegressor
 from treecdf.base import Rotation, Student, Support
 from treecdf.distribution import ConditionalDistribution
-from treecdf.ensemble import (
-    Mixture,
-    equal_weights,
-    likelihood_weights,
-    rotation_matrices,
-    stacked_weights,
-    validation_folds,
-)
+from treecdf.ensemble import equal_weights, likelihood_weights, stacked_weights, validation_folds
 from treecdf.flow import TreeFlow
+from treecdf.mixture import Mixture
+from treecdf.plan import rotation_matrices
 from treecdf.regions import fit_regions
 from treecdf.table import Standardizer
 
@@ -995,6 +990,11 @@ def test_importances_add_up_to_one():
     assert found.sum() == pytest.approx(1.0)
 
 
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
 @pytest.mark.parametrize("verbose", [0, 1])
 def test_progress_counts_the_members(verbose, monkeypatch):
     terminal = Terminal()
@@ -1003,7 +1003,7 @@ def test_progress_counts_the_members(verbose, monkeypatch):
     model = fit(verbose=verbose)
     shown = terminal.getvalue()
     for number in (1, 2, 3):
-        assert (f"{number} of 3 members" in shown) == bool(verbose)
+        assert (f"{number} of 3 flows" in shown) == bool(verbose)
     if verbose:
         assert shown.endswith("\n")
         last = shown.split("\r")[-1]

@@ -270,7 +270,7 @@ def test_samples_follow_the_own_cdf(row):
 
 
 def test_cdf_is_the_integral_of_the_density():
-    support_, one = distribution(1)._flow.base, distribution(1)[0]
+    support_, one = distribution(1)._mixture.members[0].base, distribution(1)[0]
     edges = np.linspace(support_.low[0], support_.high[0], 20_001)
     middles = (edges[1:] + edges[:-1]) / 2
     integral = support_.low_tail[0] + np.cumsum(one.pdf(middles[None])[0]) * (edges[1] - edges[0])
@@ -290,7 +290,7 @@ def test_samples_of_two_outcomes_follow_the_own_flow(row):
 @pytest.mark.parametrize("row", [0, 1])
 def test_samples_of_two_outcomes_fall_into_boxes_as_often_as_the_density_says(row):
     """The density is integrated without the sampler's help."""
-    one, box = distribution(2)[row], distribution(2)._flow.base
+    one, box = distribution(2)[row], distribution(2)._mixture.members[0].base
     draws = (one.sample(20_000, random_state=2)[0] - box.low) / box.width
     middles = (np.arange(400) + 0.5) / 400
     grid = np.stack(np.meshgrid(middles, middles, indexing="ij"), axis=-1).reshape(1, -1, 2)

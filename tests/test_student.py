@@ -112,13 +112,14 @@ def test_one_outcome_has_a_cdf_quantiles_and_moments():
     assert kstest(model.predict_distribution(X[1000:]).pit(Y[1000:, 0]), "uniform").statistic < 0.06
 
 
-def test_auto_is_the_box_for_one_outcome_and_with_bounds():
+def test_auto_is_the_box_with_bounds_and_the_t_without():
     for y, settings, expected in [
-        (Y[:300, 0], {}, "box"),
         (Y[:300], {}, "student"),
         (Y[:300], {"bounds": [(None, None), (0, None)]}, "box"),
     ]:
-        auto, named = (fit(y, base=base, **settings).log_prob(X[:300], y) for base in ("auto", expected))
+        auto, named = (
+            fit(y, base=base, structure="joint", **settings).log_prob(X[:300], y) for base in ("auto", expected)
+        )
         assert np.array_equal(auto, named)
 
 

@@ -105,7 +105,9 @@ def test_the_model_does_not_depend_on_the_threads_of_the_linear_algebra():
     found = []
     for limit in (1, 2, 4):
         with threadpool_limits(limit, user_api="blas"):
-            model = TreeFlowRegressor(base="box", stages=[Stage(Logistic(), 2), Stage(MLP((3,), max_iter=3), 1)], max_trees=1)
+            model = TreeFlowRegressor(
+                base="box", stages=[Stage(Logistic(), 2), Stage(MLP((3,), max_iter=3), 1)], max_trees=1
+            )
             found.append(bits(model.set_params(random_state=0).fit(x, y)))
     assert found[0] == found[1] == found[2]
 

@@ -55,8 +55,8 @@ class Mean:
         step: float,
         fold: Ints,
         rng: np.random.Generator,
-    ) -> tuple[Mean, list[Array]]:
-        """The fitted learners, and each one's left-out output. A learner that has nothing to add is left out."""
+    ) -> tuple[Mean, Array]:
+        """The fitted learners, and left-out locations (n, J). A learner that has nothing to add is not tried."""
         names, predictors, outputs, errors = [], [], [], dict[str, float]()
         for learner in learners:
             if errors and not learner.is_worth_trying(errors):
@@ -65,25 +65,22 @@ class Mean:
             names.append(learner.name)
             predictors.append(predictor)
             outputs.append(output)
-            errors[learner.kind] = float(np.sqrt(weight @ (output[:, 0] - y) ** 2 / weight.sum()))
+            errors[learner.kind] = float(np.sqrt(weight @ (output - y) ** 2 / weight.sum()))
             if errors[learner.kind] < _RESOLVED * step:
                 break
-        means = np.column_stack([output[:, 0] for output in outputs])
+        means = np.column_stack(outputs)
         weights = _stack(means, y, weight)
         components = _components(weight @ (means - y[:, None]) ** 2, float(weight @ (means @ weights - y) ** 2))
-        return Mean(tuple(names), tuple(predictors), weights, components), outputs
+        mean = Mean(tuple(names), tuple(predictors), weights, components)
+        return mean, mean.locations(means)
 
-    def features(self, outputs: Sequence[Array]) -> tuple[Array, Array]:
-        """Locations (n, J) of the components, the stack first, and what else is known (n, ...) of their errors."""
-        means = np.column_stack([output[:, 0] for output in outputs])
-        stack = means @ self.weights
-        location = np.column_stack([stack, means[:, self.components]])
-        known = [output[:, 1:] for output in outputs]
-        return location, np.hstack([stack[:, None], location[:, 1:] - stack[:, None], *known])
+    def locations(self, means: Array) -> Array:
+        """Locations (n, J) of the components, the stack first, from the predictions (n, learners)."""
+        return np.column_stack([means @ self.weights, means[:, self.components]])
 
-    def __call__(self, x: Array) -> tuple[Array, Array]:
-        """As `features`, at new rows."""
-        return self.features([predictor(x) for predictor in self.predictors])
+    def __call__(self, x: Array) -> Array:
+        """Locations (n, J) of the components at new rows."""
+        return self.locations(np.column_stack([predictor(x) for predictor in self.predictors]))
 
 
 def _components(error: Array, error_of_stack: float) -> Ints:
@@ -118,6 +115,7 @@ class Conditional:
     floor: float
     log_broad: float  # log weight of the broad component
     bound: tuple[float, float]  # on the transformed scale; infinite where there is none
+    range: tuple[Array, Array]  # of the covariates; beyond it by more than its length they are held
     typical: tuple[Array, Array]  # mean and scale of what the trees see
     rotation: None = None
 
@@ -136,10 +134,9 @@ class Conditional:
         transform = Transform.fit(outcome, weight, _best_power(x, outcome, weight, rng))
         g, log_slope = transform.forward(outcome)
         step = recording_step(outcome) / transform.scale
-        mean, outputs = Mean.cross_fit(learners, x, g, weight, step, fold, rng)
-        location, known = mean.features(outputs)
+        mean, location = Mean.cross_fit(learners, x, g, weight, step, fold, rng)
         floor = max(_SMALLEST_LOG_SCALE, np.log(_FLOOR * step) if step > 0 else -np.inf)
-        scores, left_out = _boost_scores(location, g, np.hstack([x, known]), weight, floor, fold, rng)
+        scores, left_out = _boost_scores(location, g, _features(x, location), weight, floor, fold, rng)
         low, high = (_transformed(end, transform) for end in bound)
         base = Conditional(
             transform,
@@ -148,6 +145,7 @@ class Conditional:
             floor,
             log_broad=-np.inf,
             bound=(-np.inf if low is None else low, np.inf if high is None else high),
+            range=(2 * x.min(axis=0) - x.max(axis=0), 2 * x.max(axis=0) - x.min(axis=0)),
             typical=(np.zeros(2), np.ones(2)),
         )
         log_density = base.to_box(y[:, None, :], base._parameters(location, left_out))[1][:, 0]
@@ -164,8 +162,9 @@ class Conditional:
 
     def parameters(self, x: Array) -> Array:
         """Parameters (n, 3 J) at standardised covariates x (n, q)."""
-        location, known = self.mean(x)
-        return self._parameters(location, self.scores(np.hstack([x, known])))
+        x = np.clip(x, *self.range)
+        location = self.mean(x)
+        return self._parameters(location, self.scores(_features(x, location)))
 
     def _parameters(self, location: Array, scores: Array) -> Array:
         n, n_components = location.shape
@@ -253,6 +252,11 @@ def _transformed(end: float | None, transform: Transform) -> float | None:
     return None if end is None else float(transform.forward(np.array(end))[0])
 
 
+def _features(x: Array, location: Array) -> Array:
+    """What scales and weights depend on: covariates, the stack, and where the other learners differ from it."""
+    return np.hstack([x, location[:, :1], location[:, 1:] - location[:, :1]])
+
+
 def _boost_scores(
     location: Array, g: Array, features: Array, weight: Array, floor: float, fold: Ints, rng: np.random.Generator
 ) -> tuple[BoostedScores, Array]:
@@ -304,7 +308,7 @@ def _best_power(x: Array, y: Array, weight: Array, rng: np.random.Generator) -> 
     scores = []
     for power in _POWERS:
         g, log_slope = Transform.fit(y, weight, power).forward(y)
-        left_out = quadratic.cross_fit(x[rows], g[rows], weight[rows], np.arange(len(rows)) % 5, rng)[1][:, 0]
+        left_out = quadratic.cross_fit(x[rows], g[rows], weight[rows], np.arange(len(rows)) % 5, rng)[1]
         share = weight[rows] / weight[rows].sum()
         error = max(float(share @ (g[rows] - left_out) ** 2), 1e-12)
         scores.append(float(share @ log_slope[rows]) - np.log(error) / 2)

@@ -181,7 +181,10 @@ class ConditionalDistribution:
         levels, weights = _double_exponential()
         quantiles = flow.inverse(self._levels(levels), self._x)[..., 0]
         mean = quantiles @ weights
-        return mean, np.sqrt((quantiles - mean[:, None]) ** 2 @ weights)
+        away = quantiles - mean[:, None]
+        unit = np.abs(away).max(axis=1, keepdims=True)
+        unit[unit == 0] = 1.0
+        return mean, unit[:, 0] * np.sqrt((away / unit) ** 2 @ weights)
 
     def _box_moments(self, flow: Flow, support: Support) -> tuple[Array, Array]:
         """Mean and variance of one outcome on the scale of the support's box: core by quadrature, tails exactly."""

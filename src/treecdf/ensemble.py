@@ -26,7 +26,7 @@ from treecdf.table import Table
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-_HOPELESS = 0.3  # nats a row behind the best family: not worth training the rest of a family
+_HOPELESS = 0.1  # nats a row behind the best family: not worth training the rest of a family
 _SMALLEST_FAMILY = 1e-3  # families of less weight are dropped
 _PRIOR_ROWS = 20.0  # rows the overall weights count for in the stacked weights of a region
 

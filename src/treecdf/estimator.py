@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -19,7 +18,7 @@ from treecdf.base import Bound
 from treecdf.boosting import History, Stage
 from treecdf.classifiers import as_node_classifier
 from treecdf.distribution import ConditionalDistribution
-from treecdf.ensemble import fit_ensemble
+from treecdf.ensemble import Report, fit_ensemble
 from treecdf.grower import Growth
 from treecdf.plan import BASES, EFFORTS, PAPER_STAGES, STRUCTURES, has_no_rotations, make_plan
 from treecdf.progress import Progress, bar
@@ -55,7 +54,9 @@ def _is_base(value: Any) -> bool:
 
 
 def _is_regressor(value: Any) -> bool:
-    return not isinstance(value, type) and (hasattr(value, "cross_fit") or is_regressor(value))
+    return not isinstance(value, type) and (
+        hasattr(value, "cross_fit") or (hasattr(value, "fit") and is_regressor(value))
+    )
 
 
 def _is_clusterer(value: Any) -> bool:
@@ -215,7 +216,8 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
     @classmethod
     def paper(cls, **overrides: Any) -> Self:
         """The settings of the paper's experiments with one outcome."""
-        return cls(**{"base": "box", "structure": "joint", "stages": list(PAPER_STAGES), **overrides})
+        paper = {"base": "box", "structure": "joint", "stages": list(PAPER_STAGES), "subsample": 1.0}
+        return cls(**{**paper, **overrides})
 
     def fit(
         self,
@@ -240,13 +242,12 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
         self._check_base(bounds)
         rng = as_generator(self.random_state)
         validation = self._validation(X_val, y_val, sample_weight_val)
-        plan = make_plan(self, len(table), bounds)
+        plan = make_plan(self, len(table), self.n_features_in_, bounds)
 
         announce_compilation()
         progress = Progress(self.verbose)
-        ensemble = fit_ensemble(
-            plan, table, validation, rng, self.n_jobs, self._n_threads(), partial(self._report, progress)
-        )
+        report = _reporter(progress, self.max_trees)
+        ensemble = fit_ensemble(plan, table, validation, rng, self.n_jobs, self._n_threads(), report)
         progress.close()
         self.mixture_ = ensemble.mixture()
         self.families_, self.family_weights_ = ensemble.families, ensemble.weights
@@ -254,15 +255,6 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
         self.n_trees_ = sum(len(block) for flow in self.mixture_.trees() for block in flow.blocks)
         self.feature_importances_ = self._importances(table, rng)
         return self
-
-    def _report(self, progress: Progress, n_flows: int, flow: int, history: History, score: float) -> None:
-        if n_flows == 1:
-            stage = history.stage[-1]
-            done = bar(history.stage.count(stage) / self.max_trees)
-            text = f"stage {stage + 1} {done} {len(history.stage)} trees"
-        else:
-            text = f"{bar((flow + 1) / n_flows)} {flow + 1} of {n_flows} flows"
-        progress.show(f"{text}, validation log-likelihood {score:.4f}")
 
     def _importances(self, table: Table, rng: np.random.Generator) -> Array:
         """Loss of log-likelihood when each covariate is shuffled among some of the training rows."""
@@ -352,8 +344,6 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
             and (not isinstance(self.base, str) or self.base == "conditional")
         ):
             raise ValueError("structure='joint' has no conditional base: expected base='student' or 'box'.")
-        if self.weights == "stacked" and self.validation_fraction == 0 and has_rotations:
-            raise ValueError("weights='stacked' needs validation rows: expected validation_fraction above 0.")
         if not any(end is not None for pair in bounds for end in pair):
             return
         if has_rotations:
@@ -369,6 +359,9 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
         if X_val is None or y_val is None:
             if sample_weight_val is not None:
                 raise ValueError("Expected X_val and y_val with sample_weight_val; got only the weights.")
+            has_rotations = self.n_outcomes_ > 1 and not has_no_rotations(self.rotations)
+            if has_rotations and self.weights == "stacked" and self.validation_fraction == 0:
+                raise ValueError("weights='stacked' needs validation rows: expected validation_fraction above 0.")
             return None
         validation = read_table(self, X_val, y_val, sample_weight_val, reset=False)
         read_outcomes(validation.y, self.n_outcomes_)
@@ -380,6 +373,24 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
             return 1
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         return self.n_jobs if self.n_jobs > 0 else max(1, cores + 1 + self.n_jobs)
+
+
+def _reporter(progress: Progress, max_trees: int) -> Report:
+    """Tells people how far the fit is."""
+    trees = 0
+
+    def report(n_flows: int, flow: int, history: History, score: float) -> None:
+        nonlocal trees
+        if n_flows == 1:
+            stage = history.stage[-1]
+            done = bar(history.stage.count(stage) / max_trees)
+            text = f"stage {stage + 1} {done} {len(history.stage)} trees"
+        else:
+            trees += sum(history.kept)
+            text = f"{bar((flow + 1) / n_flows)} {flow + 1} of {n_flows} flows, {trees} trees"
+        progress.show(f"{text}, validation log-likelihood {score:.4f}")
+
+    return report
 
 
 def _concatenate(histories: Sequence[History]) -> dict[str, NDArray[Any]]:

@@ -180,7 +180,7 @@ def _solve(mixture: Mixture, u: Array, x: Array, low: Array, high: Array) -> Arr
         following = np.where((following > a) & (following < b), following, a / 2 + b / 2)
         following = np.where(gap == 0, here, following)
         y[open_rows] = following
-        moving = np.abs(following - here) > 1e-14 * np.maximum(np.abs(following), np.abs(b - a))
+        moving = np.abs(following - here) > np.spacing(np.abs(following))
         open_rows = open_rows[moving.any(axis=1)]
     return y
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from treecdf.boosting import Recipe, Stage
 from treecdf.classifiers import MLP, BoostedTrees, Logistic, as_node_classifier
+from treecdf.grower import Growth
 from treecdf.learners import Learner, as_learner, default_learners
 from treecdf.settings import is_int
 
@@ -18,6 +19,7 @@ Array = NDArray[np.float64]
 
 PAPER_STAGES = (Stage(Logistic(), max_depth=6), Stage(MLP((4, 4), alpha=1e-4, max_iter=1000), max_depth=4))
 JOINT_STAGES = (Stage(Logistic(), max_depth=6), Stage(MLP((4, 4)), max_depth=4))
+TREE_STAGES = (Stage(BoostedTrees(), max_depth=6),)
 SMOOTH_STAGES = (Stage(Logistic(basis="auto"), max_depth=6),)
 DEEP_STAGES = (Stage(Logistic(), max_depth=10),)
 CONDITIONAL_STAGES = (Stage(BoostedTrees(rounds=1, max_depth=2), max_depth=4),)
@@ -27,7 +29,9 @@ STRUCTURES = ("auto", "chain", "joint")
 BASES = ("auto", "conditional", "box", "student")
 
 _FOLDS = {"fast": 3, "default": 5, "best": 10}
-_ROTATIONS = {"fast": 4, "default": 12, "best": 12}
+_ROTATIONS = {"fast": 4, "default": 12, "best": 12}  # of two outcomes
+_MEMBERS = {"fast": 2, "default": 5, "best": 10}  # of a family of flows of one outcome
+_MOST_SMOOTH = 3  # covariates, for hinges at the nodes
 _FEWEST_ROWS = 40  # for a conditional base
 _CONDITIONAL_SUBSAMPLE = 0.7
 _FEW_ROWS = 5  # of a node of deep trees
@@ -48,15 +52,9 @@ class Plan:
     validation_fraction: float
 
 
-def make_plan(model: Any, n: int, bounds: Sequence[Any]) -> Plan:
-    """The plan of a TreeFlowRegressor for n rows and outcomes with these bounds."""
+def make_plan(model: Any, n: int, q: int, bounds: Sequence[Any]) -> Plan:
+    """The plan of a TreeFlowRegressor for n rows of q covariates and outcomes with these bounds."""
     d = len(bounds)
-    is_bounded = any(end is not None for pair in bounds for end in pair)
-    is_conditional = _is_conditional(model, n, d)
-    if not is_conditional:
-        is_joint = True
-    else:
-        is_joint = d > 1 and model.structure == "auto" and model.base == "auto" and not is_bounded
     recipe = Recipe(
         stages=(),
         growth=model._growth(),
@@ -65,37 +63,52 @@ def make_plan(model: Any, n: int, bounds: Sequence[Any]) -> Plan:
         bounds=tuple(bounds),
     )
     conditional, joint = None, dict[str, Recipe]()
-    if is_conditional:
-        growth = recipe.growth
-        if model.subsample is None:
-            growth = replace(growth, subsample=_CONDITIONAL_SUBSAMPLE)
+    rotations = rotation_matrices(model.rotations if d > 1 else None, d)
+    if not _is_conditional(model, n, d):
+        stages = _read_stages(model.stages, JOINT_STAGES)
+        joint["joint"] = replace(recipe, stages=stages, base=_unconditional(model.base, bounds))
+    else:
+        growth = replace(recipe.growth, subsample=_CONDITIONAL_SUBSAMPLE) if model.subsample is None else recipe.growth
         conditional = replace(recipe, stages=_read_stages(model.stages, CONDITIONAL_STAGES), growth=growth)
-    if is_joint:
-        base = model.base if model.base in ("box", "student") else "box" if d == 1 or is_bounded else "student"
-        joint["joint"] = replace(recipe, stages=_read_stages(model.stages, JOINT_STAGES), base=base)
-        if is_conditional and model.stages is None:
-            joint = {
-                "smooth": replace(joint["joint"], stages=_read_stages(None, SMOOTH_STAGES)),
-                "deep": replace(
-                    joint["joint"],
-                    stages=_read_stages(None, DEEP_STAGES),
-                    growth=replace(recipe.growth, min_samples_node=min(_FEW_ROWS, recipe.growth.min_samples_node)),
-                ),
-            }
-    rotations = model.rotations
-    if is_conditional and is_joint:
-        rotations = max(2, _ROTATIONS[model.effort] // (d * (d - 1) // 2))
+        if model.structure == "auto" and isinstance(model.base, str) and model.base == "auto" and model.stages is None:
+            joint = _joint_families(replace(recipe, base=_unconditional("auto", bounds)), growth, q)
+            if d == 1:
+                rotations = [None] * _MEMBERS[model.effort]
+            elif not _is_bounded(bounds):
+                rotations = rotation_matrices(max(2, _ROTATIONS[model.effort] // (d * (d - 1) // 2)), d)
     return Plan(
         conditional=conditional,
         learners=_learners(model),
         orders=_orders(d, model.effort),
         n_folds=_FOLDS[model.effort],
         joint=joint,
-        rotations=rotation_matrices(rotations if d > 1 else None, d),
+        rotations=rotations,
         weights=model.weights,
         regions=model.regions,
         validation_fraction=model.validation_fraction,
     )
+
+
+def _joint_families(recipe: Recipe, subsampled: Growth, q: int) -> dict[str, Recipe]:
+    """Flows on unconditional bases, for shapes that no mixture around a mean has."""
+    if q > _MOST_SMOOTH:
+        return {"trees": replace(recipe, stages=_read_stages(None, TREE_STAGES), growth=subsampled)}
+    families = {"smooth": replace(recipe, stages=_read_stages(None, SMOOTH_STAGES))}
+    if len(recipe.bounds) > 1:
+        growth = replace(recipe.growth, min_samples_node=min(_FEW_ROWS, recipe.growth.min_samples_node))
+        families["deep"] = replace(recipe, stages=_read_stages(None, DEEP_STAGES), growth=growth)
+    return families
+
+
+def _unconditional(base: Any, bounds: Sequence[Any]) -> str:
+    """The base of flows of all outcomes."""
+    if base in ("box", "student"):
+        return str(base)
+    return "box" if len(bounds) == 1 or _is_bounded(bounds) else "student"
+
+
+def _is_bounded(bounds: Sequence[Any]) -> bool:
+    return any(end is not None for pair in bounds for end in pair)
 
 
 def _is_conditional(model: Any, n: int, d: int) -> bool:

@@ -152,7 +152,7 @@ class BoostedMean(Cheap):
 
     def cross_fit(
         self, x: Array, y: Array, weight: Array, fold: Ints, rng: np.random.Generator
-    ) -> tuple[BoostedScores, Array]:
+    ) -> tuple[FirstScore, Array]:
         """By leaving out one fold at a time."""
 
         def squared_error(scores: Array) -> tuple[Array, Array, Array]:
@@ -163,4 +163,16 @@ class BoostedMean(Cheap):
         settings = Boosting(
             self.max_depth, self.rate, self.max_rounds, min_rows=3, column_fraction=fraction, n_bins=254
         )
-        return boost(squared_error, x, weight, np.zeros(1), fold, settings, rng)
+        scores, left_out = boost(squared_error, x, weight, np.zeros(1), fold, settings, rng)
+        return FirstScore(scores), left_out[:, 0]
+
+
+@dataclass(frozen=True)
+class FirstScore:
+    """Scores of one output as predictions."""
+
+    scores: BoostedScores
+
+    def __call__(self, x: Array) -> Array:
+        """Predictions (n,)."""
+        return self.scores(x)[:, 0]

@@ -19,7 +19,8 @@ class Network:
     """Hidden layers of tanh units, squared error, Adam with a rate that rises and falls once."""
 
     hidden: tuple[int, ...] = (64, 64, 64)
-    n_steps: int = 4000
+    n_epochs: int = 160
+    max_steps: int = 4000
     batch: int = 256
     rate: float = 5e-3
     decay: float = 0.1
@@ -30,8 +31,8 @@ class Network:
         return "network"
 
     def is_worth_trying(self, errors: dict[str, float]) -> bool:
-        """Where a smooth learner beats the trees; it is slow."""
-        return errors.get("process", np.inf) < errors.get("trees", np.inf)
+        """Where a smooth learner clearly beats the trees; it is slow."""
+        return errors.get("process", np.inf) < 0.9 * errors.get("trees", np.inf)
 
     @property
     def name(self) -> str:
@@ -48,7 +49,7 @@ class Network:
         layers = self._train(*data, rows, rng)
         fitted = FittedNetworks(tuple(layers))
         outputs = fitted.each(x)
-        return fitted, outputs[fold, np.arange(len(x)), None]
+        return fitted, outputs[fold, np.arange(len(x))]
 
     def _train(
         self, x: Floats, y: Floats, weight: Floats, rows: list[Ints], rng: np.random.Generator
@@ -61,14 +62,15 @@ class Network:
             layers.append((matrix.astype(np.float32), np.zeros((n_folds, 1, b), np.float32)))
         adam = _Adam(layers)
         queue = [np.empty(0, np.int64)] * n_folds
-        for step in range(self.n_steps):
+        n_steps = min(self.max_steps, 1 + self.n_epochs * max(len(own) for own in rows) // self.batch)
+        for step in range(n_steps):
             for f in range(n_folds):
                 if len(queue[f]) < self.batch:
                     queue[f] = np.concatenate([queue[f], rng.permutation(rows[f])])
             chosen = np.stack([q[: self.batch] if len(q) >= self.batch else np.resize(q, self.batch) for q in queue])
             queue = [q[self.batch :] for q in queue]
             gradients = _gradients(layers, x[chosen], y[chosen], weight[chosen])
-            adam.step(layers, gradients, self.rate * _one_cycle(step / self.n_steps), self.decay)
+            adam.step(layers, gradients, self.rate * _one_cycle(step / n_steps), self.decay)
         return layers
 
 
@@ -90,8 +92,8 @@ class FittedNetworks:
         return np.concatenate(parts, axis=1).astype(np.float64)
 
     def __call__(self, x: Array) -> Array:
-        """Mean prediction (n, 1)."""
-        return self.each(x).mean(axis=0)[:, None]
+        """Mean prediction (n,)."""
+        return self.each(x).mean(axis=0)
 
 
 def _gradients(

@@ -52,7 +52,7 @@ class Polynomial(Cheap):
         best = int(np.argmin((left_out - y) ** 2 @ weight))
         coefficients, offset = _ridge_paths(features, y, weight)
         fitted = FittedPolynomial(self.degree, low, high, center, scale, coefficients[best], float(offset[best, 0]))
-        return fitted, left_out[best][:, None]
+        return fitted, left_out[best]
 
 
 @dataclass(frozen=True)
@@ -68,9 +68,9 @@ class FittedPolynomial:
     offset: float
 
     def __call__(self, x: Array) -> Array:
-        """Predictions (n, 1)."""
+        """Predictions (n,)."""
         features = (_products(np.clip(x, self.low, self.high), self.degree) - self.center) / self.scale
-        return (self.offset + features @ self.coefficients)[:, None]
+        return self.offset + features @ self.coefficients
 
 
 def _products(x: Array, degree: int) -> Array:

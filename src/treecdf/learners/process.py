@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
@@ -53,70 +53,57 @@ class GaussianProcess(Cheap):
 
 @dataclass(frozen=True)
 class FittedProcess:
-    """The process as a linear model of features: the kernel against the inducing rows, whitened, and the covariates."""
+    """The posterior mean: kernels against the inducing rows, and a plane."""
 
     log_params: Array
     inducing: Array
-    whiten: Array  # lower Cholesky factor of the inducing rows' kernel
-    factor: Array  # lower Cholesky factor of the features' penalised Gram matrix
-    coefficients: Array
-    noise: float
-
-    def features(self, x: Array) -> Array:
-        """Features (n, inducing + q)."""
-        kernel = _matern(self.inducing, x, self.log_params)[0]
-        smooth = solve_triangular(self.whiten, kernel, lower=True, check_finite=False)
-        return np.vstack([smooth, np.exp(self.log_params[-1]) * x.T]).T
-
-    def solved(self, gram: Array, moment: Array, noise: float) -> FittedProcess:
-        """The same features with the coefficients that these moments of training rows give."""
-        factor = _cholesky(gram + noise * np.eye(len(gram)))
-        coefficients = cho_solve((factor, True), moment, check_finite=False)
-        return replace(self, factor=factor, coefficients=coefficients, noise=noise)
+    weights: Array
+    slopes: Array
 
     def __call__(self, x: Array) -> Array:
-        """Mean and log standard deviation (n, 2)."""
-        parts = [self.predict(self.features(x[i : i + _CHUNK_ROWS])) for i in range(0, len(x), _CHUNK_ROWS)]
-        return np.concatenate(parts) if parts else np.empty((0, 2))
-
-    def predict(self, features: Array) -> Array:
-        """Mean and log standard deviation (n, 2) of new outcomes: noise, coefficients, and what features cannot say."""
-        leverage = (solve_triangular(self.factor, features.T, lower=True, check_finite=False) ** 2).sum(axis=0)
-        explained = (features[:, : len(self.inducing)] ** 2).sum(axis=1)
-        unknown = np.maximum(np.exp(2 * self.log_params[-3]) - explained, 0.0)
-        variance = self.noise * (1 + leverage) + unknown
-        return np.column_stack([features @ self.coefficients, np.log(variance) / 2])
+        """Predictions (n,)."""
+        parts = [
+            _matern(part, self.inducing, self.log_params)[0] @ self.weights
+            for part in np.split(x, range(_CHUNK_ROWS, len(x), _CHUNK_ROWS))
+        ]
+        return np.concatenate(parts) + x @ self.slopes
 
 
 def _fit(
     x: Array, y: Array, weight: Array, log_params: Array, inducing: Array, fold: Ints
 ) -> tuple[FittedProcess, Array]:
-    """The process of all rows, and mean and log standard deviation (n, 2) of each row by a process without its fold."""
+    """The process of all rows, and the mean (n,) of each row by a process without its fold.
+
+    It is linear in features: the kernel against the inducing rows, whitened, and the covariates.
+    """
     kernel = _matern(inducing, inducing, log_params)[0]
     kernel[np.diag_indices_from(kernel)] += _JITTER * kernel[0, 0]
-    unfitted = FittedProcess(log_params, inducing, _cholesky(kernel), np.zeros((0, 0)), np.zeros(0), 1.0)
-    features = unfitted.features(x)
-    moments = [_moments(features[fold == f], y[fold == f], weight[fold == f]) for f in range(int(fold.max()) + 1)]
-    gram, moment = sum(part[0] for part in moments), sum(part[1] for part in moments)
-    best_error, best_noise, best_output = np.inf, 0.0, np.zeros((len(x), 2))
+    whiten = np.linalg.cholesky(kernel)
+    smooth = solve_triangular(whiten, _matern(inducing, x, log_params)[0], lower=True, check_finite=False).T
+    features = np.hstack([smooth, np.exp(log_params[-1]) * x])
+    parts = [fold == f for f in range(int(fold.max()) + 1)]
+    grams = [features[here].T @ (weight[here, None] * features[here]) for here in parts]
+    moments = [features[here].T @ (weight[here] * y[here]) for here in parts]
+    gram, moment = np.sum(grams, axis=0), np.sum(moments, axis=0)
+    best_error, best_noise, best = np.inf, 1.0, np.zeros(len(x))
     for factor in _NOISE_FACTORS:
         noise = float(factor * np.exp(2 * log_params[-2]))
-        output = np.empty((len(x), 2))
-        for f, (own_gram, own_moment) in enumerate(moments):
-            model = unfitted.solved(gram - own_gram, moment - own_moment, noise)
-            output[fold == f] = model.predict(features[fold == f])
-        error = float(weight @ (output[:, 0] - y) ** 2)
+        left_out = np.empty(len(x))
+        for here, own_gram, own_moment in zip(parts, grams, moments, strict=True):
+            left_out[here] = features[here] @ _solve(gram - own_gram, moment - own_moment, noise)
+        error = float(weight @ (left_out - y) ** 2)
         if error < best_error:
-            best_error, best_noise, best_output = error, noise, output
-    return unfitted.solved(gram, moment, best_noise), best_output
+            best_error, best_noise, best = error, noise, left_out
+    coefficients = _solve(gram, moment, best_noise)
+    weights = solve_triangular(whiten, coefficients[: len(inducing)], lower=True, trans="T", check_finite=False)
+    slopes = np.exp(log_params[-1]) * coefficients[len(inducing) :]
+    return FittedProcess(log_params, inducing, weights, slopes), best
 
 
-def _moments(features: Array, y: Array, weight: Array) -> tuple[Array, Array]:
-    return features.T @ (weight[:, None] * features), features.T @ (weight * y)
-
-
-def _cholesky(matrix: Array) -> Array:
-    return np.asarray(np.linalg.cholesky(matrix), np.float64)
+def _solve(gram: Array, moment: Array, noise: float) -> Array:
+    """Coefficients under a prior of unit variance."""
+    factor = cho_factor(gram + noise * np.eye(len(gram)), lower=True, check_finite=False)
+    return cho_solve(factor, moment, check_finite=False)
 
 
 def _matern(x: Array, z: Array, log_params: Array) -> tuple[Array, Array]:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-# Standardised covariates (n, q) -> (n, 1), the mean, or (n, 2), the mean and the log of the learner's own error.
+# Standardised covariates (n, q) -> predictions (n,)
 Predictor = Callable[[Array], Array]
 
 
@@ -35,10 +35,10 @@ class Learner(Protocol):
     def cross_fit(
         self, x: Array, y: Array, weight: Array, fold: Ints, rng: np.random.Generator
     ) -> tuple[Predictor, Array]:
-        """A predictor for new rows, and what models that did not see a training row predict for it.
+        """A predictor for new rows, and predictions (n,) of training rows by models that did not see their fold.
 
-        x (n, q) and y (n,) are standardised; rows of the same fold (n,) are left out together, or each on its own
-        where that has a closed form.
+        x (n, q) and y (n,) are standardised. Rows of the same fold (n,) are left out together, not one by one: n
+        predictions without one row each, seen side by side, tell the outcome of every row.
         """
         ...
 

@@ -32,7 +32,7 @@ class AnyRegressor(Cheap):
         self, x: Array, y: Array, weight: Array, fold: Ints, rng: np.random.Generator
     ) -> tuple[MeanOfFolds, Array]:
         """By leaving out one fold at a time."""
-        models, left_out = [], np.empty((len(x), 1))
+        models, left_out = [], np.empty(len(x))
         for f in range(int(fold.max()) + 1):
             here, others = fold == f, fold != f
             model = clone(self.regressor)
@@ -40,7 +40,7 @@ class AnyRegressor(Cheap):
                 model.set_params(random_state=int(rng.integers(2**31)))
             weights = {"sample_weight": weight[others]} if has_fit_parameter(model, "sample_weight") else {}
             models.append(model.fit(x[others], y[others], **weights))
-            left_out[here, 0] = np.ravel(model.predict(x[here]))
+            left_out[here] = np.ravel(model.predict(x[here]))
         return MeanOfFolds(tuple(models)), left_out
 
 
@@ -51,5 +51,5 @@ class MeanOfFolds:
     models: tuple[Any, ...]
 
     def __call__(self, x: Array) -> Array:
-        """Predictions (n, 1)."""
-        return np.mean([np.ravel(model.predict(x)) for model in self.models], axis=0)[:, None]
+        """Predictions (n,)."""
+        return np.mean([np.ravel(model.predict(x)) for model in self.models], axis=0)
