@@ -29,8 +29,10 @@ STRUCTURES = ("auto", "chain", "joint")
 BASES = ("auto", "conditional", "box", "student")
 
 _FOLDS = {"fast": 3, "default": 5, "best": 10}
-_ROTATIONS = {"fast": 4, "default": 12, "best": 12}  # of two outcomes
-_MEMBERS = {"fast": 2, "default": 5, "best": 10}  # of a family of flows of one outcome
+_ROTATIONS = {"default": 12, "best": 12}  # of two outcomes
+_MEMBERS = {"default": 5, "best": 10}  # of a family of flows of one outcome
+_FAST_WINDOW = 3
+_FAST_TREES = 20
 _MOST_SMOOTH = 3  # covariates, for hinges at the nodes
 _FEWEST_ROWS = 40  # for a conditional base
 _CONDITIONAL_SUBSAMPLE = 0.7
@@ -70,7 +72,13 @@ def make_plan(model: Any, n: int, q: int, bounds: Sequence[Any]) -> Plan:
     else:
         growth = replace(recipe.growth, subsample=_CONDITIONAL_SUBSAMPLE) if model.subsample is None else recipe.growth
         conditional = replace(recipe, stages=_read_stages(model.stages, CONDITIONAL_STAGES), growth=growth)
-        if model.structure == "auto" and isinstance(model.base, str) and model.base == "auto" and model.stages is None:
+        if model.effort == "fast":
+            conditional = replace(
+                conditional, window=min(_FAST_WINDOW, recipe.window), max_trees=min(_FAST_TREES, recipe.max_trees)
+            )
+        elif (
+            model.structure == "auto" and isinstance(model.base, str) and model.base == "auto" and model.stages is None
+        ):
             joint = _joint_families(replace(recipe, base=_unconditional("auto", bounds)), growth, q)
             if d == 1:
                 rotations = [None] * _MEMBERS[model.effort]

@@ -28,9 +28,9 @@ def default_learners(n: int, q: int, effort: str) -> list[Learner]:
         Polynomial(d) for d in degrees if d == 1 or Polynomial(d).n_features(q) <= min(_MOST_FEATURES, 2 * n)
     ]
     if effort == "fast":
-        if q <= _MOST_COVARIATES and n <= _MANY_ROWS:
+        if q <= _MOST_COVARIATES:
             learners.append(GaussianProcess(n_tuning=150, n_inducing=300, max_iter=30))
-        return [*learners, BoostedMean(4, rate=0.15, max_rounds=150)]
+        return [*learners, BoostedMean(4 if n <= _MANY_ROWS else 6, rate=0.2, max_rounds=100)]
     if q <= _MOST_COVARIATES:
         learners.append(GaussianProcess(n_inducing=1000 if n <= 1000 else 500))
     if n <= _MANY_ROWS:
