@@ -46,10 +46,14 @@ METHODS = {
     "gamma0": lambda random_state, d: _paper(gamma=0.0, random_state=random_state),
     "c0_05_gamma_1": lambda random_state, d: _paper(c0=0.05, gamma=0.1, random_state=random_state),
     "c0_1_gamma_1": lambda random_state, d: _paper(c0=0.1, gamma=0.1, random_state=random_state),
-    "default": lambda random_state, d: _default(random_state=random_state),
+    "box": lambda random_state, d: _default(base="box", structure="joint", random_state=random_state),
+    # What "auto" makes of a table
+    "treecdf": lambda random_state, d: _default(random_state=random_state),
+    "treecdf_fast": lambda random_state, d: _default(effort="fast", random_state=random_state),
+    "treecdf_best": lambda random_state, d: _default(effort="best", random_state=random_state),
     # Mixtures of rotated flows: equal weights, or stacked and likelihood weights in 8 regions
     "rotated": lambda random_state, d: _rotated(d, random_state=random_state),
-    "default_rotated": lambda random_state, d: _default(rotations=_n_rotations(d), random_state=random_state),
+    "rotated_student": lambda random_state, d: _default(rotations=_n_rotations(d), random_state=random_state),
     "rotated_stacked": lambda random_state, d: _rotated(d, weights="stacked", random_state=random_state),
     "rotated_likelihood": lambda random_state, d: _rotated(d, weights="likelihood", random_state=random_state),
     "rotated_eta01": lambda random_state, d: _rotated(d, eta=0.01, random_state=random_state),

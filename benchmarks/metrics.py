@@ -27,7 +27,7 @@ def evaluate(model, x: np.ndarray, y: np.ndarray, cell: np.ndarray | None = None
         "worst_row": float(np.min(log_prob)),
         "trees": int(np.sum(model.n_trees_)),
     }
-    if len(model.mixture_.members) == 1:  # a mixture of several flows has no PIT
+    if model.mixture_.is_flow:  # a mixture of flows of several outcomes has no PIT
         metrics["pit_ks"] = pit_ks(distribution.pit(y))
     if y.ndim > 1:
         metrics["energy_score"] = energy_score(samples, y)

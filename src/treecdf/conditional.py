@@ -61,7 +61,7 @@ class Mean:
         for learner in learners:
             if errors and not learner.is_worth_trying(errors):
                 continue
-            predictor, output = learner.cross_fit(x, y, weight, fold, rng)
+            predictor, output = learner.cross_fit(x, y, weight, fold, rng, min(errors.values(), default=np.inf))
             names.append(learner.name)
             predictors.append(predictor)
             outputs.append(output)

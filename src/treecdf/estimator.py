@@ -23,6 +23,7 @@ from treecdf.grower import Growth
 from treecdf.plan import BASES, EFFORTS, PAPER_STAGES, STRUCTURES, has_no_rotations, make_plan
 from treecdf.progress import Progress, bar
 from treecdf.settings import as_generator, check_setting, is_int, is_real
+from treecdf.summary import summarize
 from treecdf.table import (
     Table,
     check_bounds,
@@ -158,6 +159,8 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
         The fitted flows, `mixture_.members`, and their weights.
     families_ : tuple of Family
         Which members belong together, and the log densities of rows they were not trained on.
+    family_weights_ : array
+        Weight of each family in the mixture, which maximises the likelihood of rows left out.
     history_ : dict of arrays
         member, stage, train, validation (mean log-likelihood) and kept, for every tree that was grown.
     n_trees_ : int
@@ -298,6 +301,11 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
         weight = read_weights(sample_weight, len(log_prob))
         counted = weight > 0  # an impossible outcome of no weight must not count either
         return float(np.average(log_prob[counted], weights=weight[counted]))
+
+    def summary(self) -> str:
+        """What was trained and chosen, in words."""
+        check_is_fitted(self, "mixture_")
+        return summarize(self.families_, self.family_weights_)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

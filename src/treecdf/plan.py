@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from treecdf.boosting import Recipe, Stage
 from treecdf.classifiers import MLP, BoostedTrees, Logistic, as_node_classifier
-from treecdf.grower import Growth
 from treecdf.learners import Learner, as_learner, default_learners
 from treecdf.settings import is_int
 
@@ -29,13 +28,14 @@ STRUCTURES = ("auto", "chain", "joint")
 BASES = ("auto", "conditional", "box", "student")
 
 _FOLDS = {"fast": 3, "default": 5, "best": 10}
-_ROTATIONS = {"default": 12, "best": 12}  # of two outcomes
-_MEMBERS = {"default": 5, "best": 10}  # of a family of flows of one outcome
+_ROTATIONS = {"default": 4, "best": 12}  # of two outcomes
+_MEMBERS = {"default": 2, "best": 10}  # of a family of flows of one outcome
 _FAST_WINDOW = 3
 _FAST_TREES = 20
 _MOST_SMOOTH = 3  # covariates, for hinges at the nodes
 _FEWEST_ROWS = 40  # for a conditional base
-_CONDITIONAL_SUBSAMPLE = 0.7
+_SUBSAMPLE = 0.7
+_MOST_ROWS = 5000  # for families of unconditional flows beside the conditional ones
 _FEW_ROWS = 5  # of a node of deep trees
 
 
@@ -66,24 +66,14 @@ def make_plan(model: Any, n: int, q: int, bounds: Sequence[Any]) -> Plan:
     )
     conditional, joint = None, dict[str, Recipe]()
     rotations = rotation_matrices(model.rotations if d > 1 else None, d)
-    if not _is_conditional(model, n, d):
+    if _is_conditional(model, n, d):
+        conditional = _conditional_recipe(model, recipe)
+        if _is_all_automatic(model) and n <= _MOST_ROWS:
+            joint = _joint_families(replace(recipe, base=_unconditional("auto", bounds)), q)
+            rotations = _auto_rotations(model.effort, bounds)
+    else:
         stages = _read_stages(model.stages, JOINT_STAGES)
         joint["joint"] = replace(recipe, stages=stages, base=_unconditional(model.base, bounds))
-    else:
-        growth = replace(recipe.growth, subsample=_CONDITIONAL_SUBSAMPLE) if model.subsample is None else recipe.growth
-        conditional = replace(recipe, stages=_read_stages(model.stages, CONDITIONAL_STAGES), growth=growth)
-        if model.effort == "fast":
-            conditional = replace(
-                conditional, window=min(_FAST_WINDOW, recipe.window), max_trees=min(_FAST_TREES, recipe.max_trees)
-            )
-        elif (
-            model.structure == "auto" and isinstance(model.base, str) and model.base == "auto" and model.stages is None
-        ):
-            joint = _joint_families(replace(recipe, base=_unconditional("auto", bounds)), growth, q)
-            if d == 1:
-                rotations = [None] * _MEMBERS[model.effort]
-            elif not _is_bounded(bounds):
-                rotations = rotation_matrices(max(2, _ROTATIONS[model.effort] // (d * (d - 1) // 2)), d)
     return Plan(
         conditional=conditional,
         learners=_learners(model),
@@ -97,10 +87,36 @@ def make_plan(model: Any, n: int, q: int, bounds: Sequence[Any]) -> Plan:
     )
 
 
-def _joint_families(recipe: Recipe, subsampled: Growth, q: int) -> dict[str, Recipe]:
+def _conditional_recipe(model: Any, recipe: Recipe) -> Recipe:
+    """Flows on a conditional base."""
+    conditional = replace(recipe, stages=_read_stages(model.stages, CONDITIONAL_STAGES))
+    if model.subsample is None:
+        conditional = replace(conditional, growth=replace(recipe.growth, subsample=_SUBSAMPLE))
+    if model.effort == "fast":
+        window, max_trees = min(_FAST_WINDOW, recipe.window), min(_FAST_TREES, recipe.max_trees)
+        conditional = replace(conditional, window=window, max_trees=max_trees)
+    return conditional
+
+
+def _is_all_automatic(model: Any) -> bool:
+    """Whether families of other kinds may join those on a conditional base."""
+    is_auto = isinstance(model.base, str) and model.base == "auto" and model.structure == "auto"
+    return is_auto and model.stages is None and model.effort != "fast"
+
+
+def _auto_rotations(effort: str, bounds: Sequence[Any]) -> list[Array | None]:
+    """Of the members of joint families; without rotations they still set aside different rows."""
+    d = len(bounds)
+    if d == 1 or _is_bounded(bounds):
+        return [None] * _MEMBERS[effort]
+    return rotation_matrices(max(2, _ROTATIONS[effort] // (d * (d - 1) // 2)), d)
+
+
+def _joint_families(recipe: Recipe, q: int) -> dict[str, Recipe]:
     """Flows on unconditional bases, for shapes that no mixture around a mean has."""
     if q > _MOST_SMOOTH:
-        return {"trees": replace(recipe, stages=_read_stages(None, TREE_STAGES), growth=subsampled)}
+        growth = replace(recipe.growth, subsample=_SUBSAMPLE)
+        return {"trees": replace(recipe, stages=_read_stages(None, TREE_STAGES), growth=growth)}
     families = {"smooth": replace(recipe, stages=_read_stages(None, SMOOTH_STAGES))}
     if len(recipe.bounds) > 1:
         growth = replace(recipe.growth, min_samples_node=min(_FEW_ROWS, recipe.growth.min_samples_node))
@@ -141,14 +157,12 @@ def _learners(model: Any) -> Callable[[int, int], Sequence[Learner]]:
 
 
 def _orders(d: int, effort: str) -> list[tuple[int, ...]]:
-    """Orders of the outcomes: as they are, backwards, and, with the best effort, every one first."""
+    """Orders of the outcomes: as they are; with the best effort also backwards, and every one first."""
     forwards = tuple(range(d))
-    orders = [forwards]
-    if effort != "fast":
-        orders.append(forwards[::-1])
-    if effort == "best":
-        orders += [forwards[k:] + forwards[:k] for k in range(1, d)]
-    return list(dict.fromkeys(orders))
+    if effort != "best":
+        return [forwards]
+    turned = [forwards[k:] + forwards[:k] for k in range(1, d)]
+    return list(dict.fromkeys([forwards, forwards[::-1], *turned]))
 
 
 def has_no_rotations(rotations: Any) -> bool:

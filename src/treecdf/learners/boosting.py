@@ -14,9 +14,12 @@ from numpy.typing import NDArray
 
 from treecdf._kernels.histogram import add_leaves, add_trees, grow_weighted
 from treecdf.bins import bin_edges
-from treecdf.learners.protocol import Array, Cheap, Ints
+from treecdf.learners.protocol import Array, Ints
 
 Codes = NDArray[np.uint8]
+
+_JUDGED_AFTER = 10  # rounds of full rate
+_FAR_BEHIND = 1.5  # times the error of another learner
 
 Tree = tuple[Ints, Ints, Ints, Array]  # column, cut, missing_left, leaf
 
@@ -79,10 +82,21 @@ class BoostedScores:
 
 
 def boost(
-    loss: Loss, x: Array, weight: Array, start: Array, fold: Ints, settings: Boosting, rng: np.random.Generator
+    loss: Loss,
+    x: Array,
+    weight: Array,
+    start: Array,
+    fold: Ints,
+    settings: Boosting,
+    rng: np.random.Generator,
+    give_up: float = np.inf,
 ) -> tuple[BoostedScores, Array]:
-    """Boost from scores `start` (K,): the model for new rows, and the left-out scores (n, K) of the training rows."""
+    """Boost from scores `start` (K,): the model for new rows, and the left-out scores (n, K) of the training rows.
+
+    It gives up if the mean loss is above `give_up` after some rounds.
+    """
     n, n_folds = len(x), int(fold.max()) + 1
+    judged = round(_JUDGED_AFTER / settings.rate)
     binner = Binner.fit(x, weight, settings.n_bins)
     codes = binner(x)
     own = fold, np.arange(n)
@@ -96,7 +110,7 @@ def boost(
         value = float(weight @ loss(left_out)[0])
         if value < best:
             best, best_round, best_scores = value, k, left_out
-        if k - best_round >= settings.patience:
+        if k - best_round >= settings.patience or (k == judged and best > give_up * weight.sum()):
             break
     kept = [_empty_tree(settings.max_depth, len(start)), *trees[: best_round * n_folds]]
     column, cut, missing_left, leaf = (np.concatenate(parts)[1:] for parts in zip(*kept, strict=True))
@@ -133,12 +147,16 @@ def _grow(
 
 
 @dataclass(frozen=True)
-class BoostedMean(Cheap):
+class BoostedMean:
     """Boosted trees under squared error."""
 
     max_depth: int
     rate: float = 0.05
     max_rounds: int = 1000
+
+    def is_worth_trying(self, errors: dict[str, float]) -> bool:
+        """Unless other trees were clearly beaten by a smooth learner."""
+        return errors.get("trees", 0.0) < errors.get("process", np.inf) / 0.9
 
     @property
     def kind(self) -> str:
@@ -151,7 +169,7 @@ class BoostedMean(Cheap):
         return f"trees of depth {self.max_depth}"
 
     def cross_fit(
-        self, x: Array, y: Array, weight: Array, fold: Ints, rng: np.random.Generator
+        self, x: Array, y: Array, weight: Array, fold: Ints, rng: np.random.Generator, best: float = np.inf
     ) -> tuple[FirstScore, Array]:
         """By leaving out one fold at a time."""
 
@@ -163,7 +181,8 @@ class BoostedMean(Cheap):
         settings = Boosting(
             self.max_depth, self.rate, self.max_rounds, min_rows=3, column_fraction=fraction, n_bins=254
         )
-        scores, left_out = boost(squared_error, x, weight, np.zeros(1), fold, settings, rng)
+        give_up = (_FAR_BEHIND * best) ** 2 / 2
+        scores, left_out = boost(squared_error, x, weight, np.zeros(1), fold, settings, rng, give_up)
         return FirstScore(scores), left_out[:, 0]
 
 

@@ -40,7 +40,7 @@ class Network:
         return "network " + "-".join(map(str, self.hidden))
 
     def cross_fit(
-        self, x: Array, y: Array, weight: Array, fold: Ints, rng: np.random.Generator
+        self, x: Array, y: Array, weight: Array, fold: Ints, rng: np.random.Generator, best: float = np.inf
     ) -> tuple[FittedNetworks, Array]:
         """By leaving out one fold at a time."""
         n_folds = int(fold.max()) + 1

@@ -34,7 +34,7 @@ class Polynomial(Cheap):
         return sum(len(list(combinations_with_replacement(range(q), k))) for k in range(1, self.degree + 1))
 
     def cross_fit(
-        self, x: Array, y: Array, weight: Array, fold: Ints, rng: np.random.Generator
+        self, x: Array, y: Array, weight: Array, fold: Ints, rng: np.random.Generator, best: float = np.inf
     ) -> tuple[FittedPolynomial, Array]:
         """By leaving out one fold at a time."""
         low, high = x.min(axis=0), x.max(axis=0)

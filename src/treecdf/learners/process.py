@@ -42,7 +42,7 @@ class GaussianProcess(Cheap):
         return "Gaussian process"
 
     def cross_fit(
-        self, x: Array, y: Array, weight: Array, fold: Ints, rng: np.random.Generator
+        self, x: Array, y: Array, weight: Array, fold: Ints, rng: np.random.Generator, best: float = np.inf
     ) -> tuple[FittedProcess, Array]:
         """By leaving out one fold at a time; the kernel is tuned once."""
         order = rng.permutation(len(x))

@@ -33,12 +33,13 @@ class Learner(Protocol):
         ...
 
     def cross_fit(
-        self, x: Array, y: Array, weight: Array, fold: Ints, rng: np.random.Generator
+        self, x: Array, y: Array, weight: Array, fold: Ints, rng: np.random.Generator, best: float = np.inf
     ) -> tuple[Predictor, Array]:
         """A predictor for new rows, and predictions (n,) of training rows by models that did not see their fold.
 
         x (n, q) and y (n,) are standardised. Rows of the same fold (n,) are left out together, not one by one: n
-        predictions without one row each, seen side by side, tell the outcome of every row.
+        predictions without one row each, seen side by side, tell the outcome of every row. `best` is the error of the
+        best learner so far: one that is far behind may give up.
         """
         ...
 

@@ -29,7 +29,7 @@ class AnyRegressor(Cheap):
         return type(self.regressor).__name__
 
     def cross_fit(
-        self, x: Array, y: Array, weight: Array, fold: Ints, rng: np.random.Generator
+        self, x: Array, y: Array, weight: Array, fold: Ints, rng: np.random.Generator, best: float = np.inf
     ) -> tuple[MeanOfFolds, Array]:
         """By leaving out one fold at a time."""
         models, left_out = [], np.empty(len(x))
