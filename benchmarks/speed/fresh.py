@@ -71,7 +71,7 @@ def _small_fit() -> dict:
     from benchmarks.speed.measure import linear_data
 
     x, y = linear_data(200, 5)
-    model = METHODS["default"](0, 1)
+    model = METHODS["box"](0, 1)
     imported = time.perf_counter()
     model.fit(x, y)
     fitted = time.perf_counter()
