@@ -1,5 +1,7 @@
 """Named settings of our estimator: METHODS[name](random_state, d) builds it for d outcomes. All run on one thread."""
 
+from benchmarks.peers import NGBoost
+
 
 def _paper(**overrides):
     from treecdf import TreeFlowRegressor
@@ -51,6 +53,8 @@ METHODS = {
     "treecdf": lambda random_state, d: _default(random_state=random_state),
     "treecdf_fast": lambda random_state, d: _default(effort="fast", random_state=random_state),
     "treecdf_best": lambda random_state, d: _default(effort="best", random_state=random_state),
+    # Peers
+    "ngboost": lambda random_state, d: NGBoost(random_state, d),
     # Mixtures of rotated flows: equal weights, or stacked and likelihood weights in 8 regions
     "rotated": lambda random_state, d: _rotated(d, random_state=random_state),
     "rotated_student": lambda random_state, d: _default(rotations=_n_rotations(d), random_state=random_state),

@@ -27,14 +27,14 @@ def evaluate(model, x: np.ndarray, y: np.ndarray, cell: np.ndarray | None = None
         "worst_row": float(np.min(log_prob)),
         "trees": int(np.sum(model.n_trees_)),
     }
-    if model.mixture_.is_flow:  # a mixture of flows of several outcomes has no PIT
+    if y.ndim == 1 or (hasattr(model, "mixture_") and model.mixture_.is_flow):  # other joint models have no PIT
         metrics["pit_ks"] = pit_ks(distribution.pit(y))
     if y.ndim > 1:
         metrics["energy_score"] = energy_score(samples, y)
     else:
         metrics["crps"] = float(np.mean(distribution.crps(y)))
         metrics |= intervals(distribution, y)
-    if cell is not None:
+    if cell is not None and distribution is not None:
         score = cell_log_lik if y.ndim == 1 else joint_cell_log_lik
         metrics["cell_log_lik"] = score(distribution, y, cell)
     return metrics, seconds

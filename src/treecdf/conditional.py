@@ -30,7 +30,7 @@ _WORTH_A_POWER = 0.02  # nats a row
 _GOOD = 1.5  # learners whose error is at most so many times the stack's are components,
 _MOST_COMPONENTS = 3  # and of these the best
 _RESOLVED = 0.3  # of the recording step: a smaller error cannot be told from none
-_MANY_ROWS = 2500  # from here on scales are boosted at twice the rate
+_MANY_ROWS, _HUGE = 2500, 20_000  # rows from which on scales are boosted at two and four times the rate
 _FLOOR = 0.4  # scales are at least this share of the outcome's recording step
 _SMALLEST_LOG_SCALE = -9.0
 _BROAD_SCALE = 2.0  # standard deviations of the outcome: a component for rows nobody foresaw
@@ -273,7 +273,7 @@ def _boost_scores(
         mixture_loss(g, location, scores, floor, value, gradient, curvature)
         return value, gradient, curvature
 
-    rate = 0.05 if n <= _MANY_ROWS else 0.1
+    rate = 0.05 if n <= _MANY_ROWS else 0.1 if n <= _HUGE else 0.2
     settings = Boosting(max_depth=3, rate=rate, max_rounds=600, subsample=0.5, n_bins=64)
     return boost(loss, features, weight, start, fold, settings, rng)
 

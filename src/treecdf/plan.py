@@ -32,10 +32,12 @@ _ROTATIONS = {"default": 4, "best": 12}  # of two outcomes
 _MEMBERS = {"default": 2, "best": 10}  # of a family of flows of one outcome
 _FAST_WINDOW = 3
 _FAST_TREES = 20
+_HUGE_TREES = 300
 _MOST_SMOOTH = 3  # covariates, for hinges at the nodes
 _FEWEST_ROWS = 40  # for a conditional base
 _SUBSAMPLE = 0.7
 _MOST_ROWS = 5000  # for families of unconditional flows beside the conditional ones
+_HUGE = 20_000  # rows from which on fewer folds do
 _FEW_ROWS = 5  # of a node of deep trees
 
 
@@ -67,7 +69,7 @@ def make_plan(model: Any, n: int, q: int, bounds: Sequence[Any]) -> Plan:
     conditional, joint = None, dict[str, Recipe]()
     rotations = rotation_matrices(model.rotations if d > 1 else None, d)
     if _is_conditional(model, n, d):
-        conditional = _conditional_recipe(model, recipe)
+        conditional = _conditional_recipe(model, recipe, n)
         if _is_all_automatic(model) and n <= _MOST_ROWS:
             joint = _joint_families(replace(recipe, base=_unconditional("auto", bounds)), q)
             rotations = _auto_rotations(model.effort, bounds)
@@ -78,7 +80,7 @@ def make_plan(model: Any, n: int, q: int, bounds: Sequence[Any]) -> Plan:
         conditional=conditional,
         learners=_learners(model),
         orders=_orders(d, model.effort),
-        n_folds=_FOLDS[model.effort],
+        n_folds=_FOLDS[model.effort] if n <= _HUGE or model.effort == "best" else _FOLDS["fast"],
         joint=joint,
         rotations=rotations,
         weights=model.weights,
@@ -87,7 +89,7 @@ def make_plan(model: Any, n: int, q: int, bounds: Sequence[Any]) -> Plan:
     )
 
 
-def _conditional_recipe(model: Any, recipe: Recipe) -> Recipe:
+def _conditional_recipe(model: Any, recipe: Recipe, n: int) -> Recipe:
     """Flows on a conditional base."""
     conditional = replace(recipe, stages=_read_stages(model.stages, CONDITIONAL_STAGES))
     if model.subsample is None:
@@ -95,6 +97,8 @@ def _conditional_recipe(model: Any, recipe: Recipe) -> Recipe:
     if model.effort == "fast":
         window, max_trees = min(_FAST_WINDOW, recipe.window), min(_FAST_TREES, recipe.max_trees)
         conditional = replace(conditional, window=window, max_trees=max_trees)
+    elif n > _HUGE and model.effort == "default":
+        conditional = replace(conditional, max_trees=min(_HUGE_TREES, recipe.max_trees))
     return conditional
 
 

@@ -12,6 +12,7 @@ from treecdf.learners.protocol import Learner
 from treecdf.learners.sklearn import AnyRegressor
 
 _MANY_ROWS = 2500  # from here on trees are deeper and networks are tried
+_HUGE = 20_000  # rows from which on trees learn faster
 _MOST_FEATURES = 600  # of a polynomial
 _MOST_COVARIATES = 64  # of a Gaussian process
 
@@ -36,7 +37,8 @@ def default_learners(n: int, q: int, effort: str) -> list[Learner]:
     if n <= _MANY_ROWS:
         learners += [BoostedMean(3), BoostedMean(5)]
     else:
-        learners += [BoostedMean(8, rate=0.1), BoostedMean(5, rate=0.1)]
+        rate = 0.1 if n <= _HUGE else 0.15
+        learners += [BoostedMean(8, rate), BoostedMean(5, rate)]
     if n > _MANY_ROWS and n > 20 * q:
         learners.append(Network())
     return learners
