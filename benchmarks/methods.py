@@ -75,7 +75,8 @@ def settings(model) -> dict:
     """The parameters in which an estimator differs from the library's default, as JSON."""
     usual = type(model)().get_params(deep=False)
     given = model.get_params(deep=False)
-    return {
+    told = {"library": model.library} if hasattr(model, "library") else {}
+    return told | {
         name: value if isinstance(value, int | float | str | None) else repr(value)
         for name, value in given.items()
         if name not in ("random_state", "n_jobs") and repr(value) != repr(usual[name])

@@ -32,6 +32,8 @@ class NormalDistribution:
 class NGBoost:
     """NGBoost with 500 trees and its other defaults: normal for one outcome, multivariate normal for several."""
 
+    library = "ngboost"
+
     def __init__(self, random_state: int = 0, d: int = 1, n_estimators: int = 500):
         self.random_state, self.d, self.n_trees_ = random_state, d, n_estimators
 

@@ -236,7 +236,9 @@ def test_joint_cell_score_is_the_probability_over_the_volume():
 
 
 def tiny_model(**overrides):
-    return TreeFlowRegressor(stages=[Stage(Logistic(), max_depth=2)], max_trees=2, n_jobs=1, **overrides)
+    return TreeFlowRegressor(
+        base="box", structure="joint", stages=[Stage(Logistic(), max_depth=2)], max_trees=2, n_jobs=1, **overrides
+    )
 
 
 TINY = {
@@ -308,16 +310,19 @@ def test_paper_tables_equal_the_published_csv():
 def test_methods_are_the_settings_of_their_names():
     found = {name: settings(build(0, 2)) for name, build in METHODS.items()}
     assert len({repr(sorted(one.items())) for one in found.values()}) == len(METHODS)  # one name for one setting
-    stages = found["paper"]["stages"]
-    assert found["rotated"] == {"stages": stages, "rotations": 12}
-    assert found["rotated_stacked"] == {"stages": stages, "rotations": 12, "weights": "stacked"}
+    paper = found["paper"]
+    assert paper.keys() == {"base", "structure", "stages", "subsample"}
+    assert found["rotated"] == paper | {"rotations": 12}
+    assert found["rotated_stacked"] == paper | {"rotations": 12, "weights": "stacked"}
     assert found["rotated_eta01_likelihood"] == found["rotated_eta01"] | {"weights": "likelihood"}
     assert found["regions_hdbscan"] == found["rotated_eta01_stacked"] | {"regions": "hdbscan"}
     assert found["likelihood4"] == found["rotated_eta01_likelihood"] | {"regions": 4}
-    assert found["paper_eta01"] == {"stages": stages, "eta": 0.01}
-    assert found["c0_1_gamma_1"] == {"stages": stages, "c0": 0.1, "gamma": 0.1}
+    assert found["paper_eta01"] == paper | {"eta": 0.01}
+    assert found["c0_1_gamma_1"] == paper | {"c0": 0.1, "gamma": 0.1}
+    assert found["treecdf"] == {}
+    assert found["treecdf_fast"] == {"effort": "fast"}
     for name, build in METHODS.items():
-        rotations = build(0, 3).rotations
+        rotations = getattr(build(0, 3), "rotations", None)
         assert rotations == (6 if "rotations" in found[name] else None)
         assert build(7, 2).random_state == 7
 
