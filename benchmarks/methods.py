@@ -15,6 +15,13 @@ def _default(**overrides):
     return TreeFlowRegressor(n_jobs=1, **overrides)
 
 
+def _on_learners(name: str, *args, **overrides):
+    """A conditional base of one mean learner."""
+    from treecdf import learners
+
+    return _default(base=[getattr(learners, name)(*args)], **overrides)
+
+
 def _stages(*which: int, max_depth: int = 6):
     """Stages of `paper()` by number, 0 logistic and 1 MLP, with the one depth of the paper's ablation."""
     from treecdf import Stage
@@ -53,6 +60,12 @@ METHODS = {
     "treecdf": lambda random_state, d: _default(random_state=random_state),
     "treecdf_fast": lambda random_state, d: _default(effort="fast", random_state=random_state),
     "treecdf_best": lambda random_state, d: _default(effort="best", random_state=random_state),
+    # Its parts: one mean learner, their stack, the trees of the flow; the other families are the rest
+    "linear_base": lambda random_state, d: _on_learners("Polynomial", 1, max_trees=0, random_state=random_state),
+    "boosted_base": lambda random_state, d: _on_learners("BoostedMean", 5, max_trees=0, random_state=random_state),
+    "process_base": lambda random_state, d: _on_learners("GaussianProcess", max_trees=0, random_state=random_state),
+    "stacked_base": lambda random_state, d: _default(base="conditional", max_trees=0, random_state=random_state),
+    "conditional": lambda random_state, d: _default(base="conditional", random_state=random_state),
     # Peers
     "ngboost": lambda random_state, d: NGBoost(random_state, d),
     # Mixtures of rotated flows: equal weights, or stacked and likelihood weights in 8 regions
