@@ -29,7 +29,7 @@ BASES = ("auto", "conditional", "box", "student")
 
 _FOLDS = {"fast": 3, "default": 5, "best": 10}
 _ROTATIONS = {"default": 4, "best": 12}  # of two outcomes
-_MEMBERS = {"default": 2, "best": 10}  # of a family of flows of one outcome
+_MEMBERS = {"default": 3, "best": 10}  # of a family of flows of one outcome
 _FAST_WINDOW = 3
 _FAST_TREES = 20
 _HUGE_TREES = 300
@@ -119,7 +119,8 @@ def _auto_rotations(effort: str, bounds: Sequence[Any]) -> list[Array | None]:
 def _joint_families(recipe: Recipe, q: int) -> dict[str, Recipe]:
     """Flows on unconditional bases, for shapes that no mixture around a mean has."""
     if q > _MOST_SMOOTH:
-        growth = replace(recipe.growth, subsample=_SUBSAMPLE)
+        # Three quick flows are better than two slow ones.
+        growth = replace(recipe.growth, subsample=_SUBSAMPLE, c0=min(2 * recipe.growth.c0, 0.5))
         return {"trees": replace(recipe, stages=_read_stages(None, TREE_STAGES), growth=growth)}
     families = {"smooth": replace(recipe, stages=_read_stages(None, SMOOTH_STAGES))}
     if len(recipe.bounds) > 1:

@@ -18,6 +18,7 @@ from treecdf.learners.protocol import Array, Ints
 
 Codes = NDArray[np.uint8]
 
+_MANY_ROWS = 2500  # from here on bins are finer
 _JUDGED_AFTER = 10  # rounds of full rate
 _FAR_BEHIND = 1.5  # times the error of another learner
 
@@ -179,7 +180,12 @@ class BoostedMean:
 
         fraction = max(0.65, min(1.0, 4 / x.shape[1]))
         settings = Boosting(
-            self.max_depth, self.rate, self.max_rounds, min_rows=3, column_fraction=fraction, n_bins=254
+            self.max_depth,
+            self.rate,
+            self.max_rounds,
+            min_rows=3,
+            column_fraction=fraction,
+            n_bins=254 if len(x) > _MANY_ROWS else 96,
         )
         give_up = (_FAR_BEHIND * best) ** 2 / 2
         scores, left_out = boost(squared_error, x, weight, np.zeros(1), fold, settings, rng, give_up)
