@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import nnls
-from scipy.special import logsumexp, stdtrit
+from scipy.special import logsumexp
 
 from treecdf._kernels.student import mixture_forward, mixture_inverse, mixture_loss
 from treecdf.base import Bound
@@ -207,15 +207,8 @@ class Conditional:
         below, above = self._beyond(parameters)
         u = np.clip(below + (1 - below - above) * v[..., 0], 0.0, 1.0)
         location, log_scale, log_weight = map(np.ascontiguousarray, np.split(parameters, 3, axis=1))
-        level = np.clip(u, 1e-300, 1 - 1e-16)
-        standard = stdtrit(5.0, level)
-        low, high = np.full(u.shape, np.inf), np.full(u.shape, -np.inf)
-        for m, s, w in zip(location.T, np.exp(log_scale).T, log_weight.T, strict=True):
-            if not np.isneginf(w).all():
-                quantile = m[:, None] + s[:, None] * standard
-                low, high = np.minimum(low, quantile), np.maximum(high, quantile)
         g = np.empty(u.shape)
-        mixture_inverse(level, location, log_scale, log_weight, low, high, g)
+        mixture_inverse(np.clip(u, 1e-300, 1 - 2.0**-53), location, log_scale, log_weight, g)
         g = np.clip(np.where(u <= 0, -np.inf, np.where(u >= 1, np.inf, g)), *self.bound)
         return self.transform.inverse(g)[..., None]
 

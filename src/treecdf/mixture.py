@@ -13,7 +13,7 @@ from treecdf.regions import Regions
 
 Array = NDArray[np.float64]
 
-_N_STEPS = 100  # of root finding; Newton's method needs about ten
+_N_STEPS = 200  # of root finding; Newton's method needs about ten
 
 
 class Flow(Protocol):
@@ -166,6 +166,7 @@ def _solve(mixture: Mixture, u: Array, x: Array, low: Array, high: Array) -> Arr
     y = np.where(np.isfinite(low) & np.isfinite(high), low / 2 + high / 2, low)
     open_rows = np.flatnonzero((low < high).any(axis=1))
     low, high = low.copy(), high.copy()
+    last = high - low
     for _ in range(_N_STEPS):
         if not len(open_rows):
             break
@@ -177,10 +178,13 @@ def _solve(mixture: Mixture, u: Array, x: Array, low: Array, high: Array) -> Arr
         a, b = low[open_rows], high[open_rows]
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             following = here - gap * np.exp(-log_density)
-        following = np.where((following > a) & (following < b), following, a / 2 + b / 2)
+        # Newton's steps that do not halve may go on for ever.
+        is_good = (following > a) & (following < b) & (np.abs(following - here) <= last[open_rows] / 2)
+        following = np.where(is_good, following, a / 2 + b / 2)
         following = np.where(gap == 0, here, following)
         y[open_rows] = following
-        moving = np.abs(following - here) > np.spacing(np.abs(following))
+        last[open_rows] = np.abs(following - here)
+        moving = last[open_rows] > np.spacing(np.abs(following))
         open_rows = open_rows[moving.any(axis=1)]
     return y
 

@@ -7,8 +7,10 @@ import numpy as np
 from treecdf._kernels.compiling import inlined_kernel, ordered_kernel
 
 _ROOT5 = math.sqrt(5.0)
-_LOG_PEAK = math.log(8.0 / (3.0 * math.pi * _ROOT5))  # log density at zero
-_N_STEPS = 200
+_PEAK = 8.0 / (3.0 * math.pi * _ROOT5)  # density at zero
+_LOG_PEAK = math.log(_PEAK)
+_TAIL = 8.0 / (15.0 * math.pi) * 5.0**2.5
+_N_STEPS = 1000  # of root finding; about ten are needed, the bracket of the smallest level takes hundreds
 
 
 @inlined_kernel
@@ -19,11 +21,11 @@ def _log_density(t):
 @inlined_kernel
 def _lower_tail(t):
     """CDF at t <= 0, to full relative accuracy."""
-    angle = math.atan(_ROOT5 / -t) if t < 0 else 0.5 * math.pi
+    angle = math.atan2(_ROOT5, -t)
     if angle < 0.02:
         return angle**5 * (8.0 / 15.0 - 16.0 / 63.0 * angle * angle) / math.pi
-    s = math.sin(angle)
-    return (angle - s * math.cos(angle) * (1.0 + 2.0 / 3.0 * s * s)) / math.pi
+    share = 1.0 / (1.0 + t * t / 5.0)  # squared sine of the angle; its cosine is -t / sqrt(5) of the sine
+    return (angle + t / _ROOT5 * share * (1.0 + 2.0 / 3.0 * share)) / math.pi
 
 
 @ordered_kernel
@@ -50,37 +52,44 @@ def mixture_forward(y, location, log_scale, log_weight, lower, upper, log_densit
 
 
 @ordered_kernel
-def _distance(point, level, location, log_scale, log_weight):
-    """CDF at the point minus the level, and the density."""
-    below, above, density = 0.0, 0.0, 0.0
-    for j in range(len(location)):
-        t = (point - location[j]) * math.exp(-log_scale[j])
-        weight = math.exp(log_weight[j])
-        tail = _lower_tail(-abs(t))
-        below += weight * (tail if t <= 0 else 1.0 - tail)
-        above += weight * (1.0 - tail if t <= 0 else tail)
-        density += weight * math.exp(_log_density(t) - log_scale[j])
-    return (below - level if level <= 0.5 else (1.0 - level) - above), density
-
-
-@ordered_kernel
-def mixture_inverse(u, location, log_scale, log_weight, low, high, y):
-    """Points y (n, m) with CDF u (n, m), by Newton steps inside a bracket that starts as (low, high) (n, m)."""
+def mixture_inverse(u, location, log_scale, log_weight, y):
+    """Points y (n, m) with CDF u (n, m), by Newton steps inside a bracket."""
+    n_components = location.shape[1]
+    narrowness, weight = np.empty(n_components), np.empty(n_components)
     for i in range(u.shape[0]):
+        for j in range(n_components):
+            narrowness[j], weight[j] = math.exp(-log_scale[i, j]), math.exp(log_weight[i, j])
         for k in range(u.shape[1]):
-            a, b, level = low[i, k], high[i, k], u[i, k]
-            point = 0.5 * a + 0.5 * b
+            level = u[i, k]
+            # No quantile of a t is further out: its tail is below _TAIL / |t|^5.
+            far = (_TAIL / min(level, 1.0 - level)) ** 0.2
+            low, high, point = np.inf, -np.inf, 0.0
+            for j in range(n_components):
+                if weight[j] > 0:
+                    low = min(low, location[i, j] - far / narrowness[j])
+                    high = max(high, location[i, j] + far / narrowness[j])
+                    point += weight[j] * location[i, j]
+            last = high - low
             for _ in range(_N_STEPS):
-                gap, density = _distance(point, level, location[i], log_scale[i], log_weight[i])
+                below, above, density = 0.0, 0.0, 0.0
+                for j in range(n_components):
+                    t = (point - location[i, j]) * narrowness[j]
+                    tail = weight[j] * _lower_tail(-abs(t))
+                    below += tail if t <= 0 else weight[j] - tail
+                    above += weight[j] - tail if t <= 0 else tail
+                    share = 1.0 / (1.0 + t * t / 5.0)
+                    density += weight[j] * narrowness[j] * share * share * share
+                gap = below - level if level <= 0.5 else (1.0 - level) - above
                 if gap > 0:
-                    b = point
+                    high = point
                 else:
-                    a = point
-                step = gap / density if density > 0 else np.inf
-                following = point - step
-                if not (a < following < b):
-                    following = 0.5 * a + 0.5 * b
-                if following == point or abs(following - point) <= 1e-15 * abs(point):
+                    low = point
+                following = point - gap / (_PEAK * density)
+                # Steps that do not halve may go on for ever.
+                if not (low < following < high and abs(following - point) <= 0.5 * last):
+                    following = 0.5 * low + 0.5 * high
+                last = abs(following - point)
+                if last <= 2e-16 * abs(point):
                     break
                 point = following
             y[i, k] = point
