@@ -11,4 +11,5 @@ def test_code_blocks_run_one_after_the_other():
     for block in BLOCKS:
         exec(block, names)
     assert names["model"].score(names["X"], names["y"]) > -1.3  # the best single normal reaches about -1.46
-    assert names["joint"].predict_distribution(names["X"]).weights.shape == (2000, 3)
+    assert names["joint"].sample(names["X"][:5], 3).shape == (5, 3, 2)
+    assert "RandomForestRegressor" in names["forest"].summary()
