@@ -65,8 +65,9 @@ class Mean:
             names.append(learner.name)
             predictors.append(predictor)
             outputs.append(output)
-            errors[learner.kind] = float(np.sqrt(weight @ (output - y) ** 2 / weight.sum()))
-            if errors[learner.kind] < _RESOLVED * step:
+            error = float(np.sqrt(weight @ (output - y) ** 2 / weight.sum()))
+            errors[learner.kind] = min(error, errors.get(learner.kind, np.inf))
+            if error < _RESOLVED * step:
                 break
         means = np.column_stack(outputs)
         weights = _stack(means, y, weight)
@@ -115,6 +116,7 @@ class Conditional:
     floor: float
     log_broad: float  # log weight of the broad component
     bound: tuple[float, float]  # on the transformed scale; infinite where there is none
+    support: tuple[float, float]  # the same in the outcome's own unit
     range: tuple[Array, Array]  # of the covariates; beyond it by more than its length they are held
     typical: tuple[Array, Array]  # mean and scale of what the trees see
     rotation: None = None
@@ -145,6 +147,7 @@ class Conditional:
             floor,
             log_broad=-np.inf,
             bound=(-np.inf if low is None else low, np.inf if high is None else high),
+            support=(-np.inf if bound[0] is None else bound[0], np.inf if bound[1] is None else bound[1]),
             range=(2 * x.min(axis=0) - x.max(axis=0), 2 * x.max(axis=0) - x.min(axis=0)),
             typical=(np.zeros(2), np.ones(2)),
         )
@@ -210,7 +213,9 @@ class Conditional:
         g = np.empty(u.shape)
         mixture_inverse(np.clip(u, 1e-300, 1 - 2.0**-53), location, log_scale, log_weight, g)
         g = np.clip(np.where(u <= 0, -np.inf, np.where(u >= 1, np.inf, g)), *self.bound)
-        return self.transform.inverse(g)[..., None]
+        low, high = self.support
+        y = np.clip(self.transform.inverse(g), low, high)
+        return np.where(v <= 0, low, np.where(v >= 1, high, y[..., None]))
 
     def inside(self, v: Array) -> NDArray[np.bool_]:
         """Every point is."""
@@ -286,6 +291,8 @@ def _broad_weight(log_density: Array, g: Array, weight: Array) -> float:
 def recording_step(y: Array) -> float:
     """The unit outcomes y (n,) were recorded in: they are its multiples, apart from an offset. 0 if there is none."""
     values = np.unique(y)
+    is_new = np.diff(values) > 1e-12 * np.abs(values[[0, -1]]).max()  # the others differ by rounding only
+    values = values[np.append(True, is_new)]
     if len(values) < 3:
         return 0.0
     step = np.diff(values).min()

@@ -63,7 +63,9 @@ class Ensemble:
                 log_weight + family.log_weights
                 for log_weight, family in zip(np.log(self.weights), self.families, strict=True)
             ]
-        return Mixture(tuple(members), np.hstack(parts))
+        regions = next((family.regions for family in self.families if family.regions is not None), None)
+        n_rows = max(map(len, parts))
+        return Mixture(tuple(members), np.hstack([np.broadcast_to(p, (n_rows, p.shape[1])) for p in parts]), regions)
 
 
 # Told the number of flows to come (of one outcome or of all), a flow's history and its validation score.
@@ -84,8 +86,11 @@ def fit_ensemble(
     families: list[Family] = []
     if plan.conditional is not None:
         families += _fit_chains(plan, plan.conditional, table, validation, rng, workers)
+    regions = None
+    if plan.joint and len(plan.rotations) > 1 and plan.weights != "equal":
+        regions = fit_regions(plan.regions, table.x, table.weight, rng)
     for name, recipe in plan.joint.items():
-        families += _fit_joint(plan, name, recipe, table, validation, rng, workers, families)
+        families += _fit_joint(plan, name, recipe, table, validation, rng, workers, families, regions)
     weights = np.ones(1)
     if len(families) > 1:
         rows = table if validation is None else validation
@@ -148,12 +153,10 @@ def _fit_joint(
     rng: np.random.Generator,
     workers: _Workers,
     others: Sequence[Family],
+    regions: Regions | None,
 ) -> list[Family]:
     """A family of flows of all outcomes; none if its first member is far behind the best of the other families."""
     aside = _set_aside(plan, table, validation, rng)
-    regions = None
-    if len(plan.rotations) > 1 and plan.weights != "equal":
-        regions = fit_regions(plan.regions, table.x, table.weight, rng)
     jobs = [
         (_fit_joint_flow, replace(recipe, rotation=matrix), table, rows)
         for matrix, rows in zip(plan.rotations, aside, strict=True)

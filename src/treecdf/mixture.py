@@ -166,7 +166,8 @@ def _solve(mixture: Mixture, u: Array, x: Array, low: Array, high: Array) -> Arr
     y = np.where(np.isfinite(low) & np.isfinite(high), low / 2 + high / 2, low)
     open_rows = np.flatnonzero((low < high).any(axis=1))
     low, high = low.copy(), high.copy()
-    last = high - low
+    with np.errstate(invalid="ignore"):
+        last = high - low
     for _ in range(_N_STEPS):
         if not len(open_rows):
             break
@@ -183,7 +184,8 @@ def _solve(mixture: Mixture, u: Array, x: Array, low: Array, high: Array) -> Arr
         following = np.where(is_good, following, a / 2 + b / 2)
         following = np.where(gap == 0, here, following)
         y[open_rows] = following
-        last[open_rows] = np.abs(following - here)
+        with np.errstate(invalid="ignore"):  # levels 0 and 1 stay at their infinite ends
+            last[open_rows] = np.abs(following - here)
         moving = last[open_rows] > np.spacing(np.abs(following))
         open_rows = open_rows[moving.any(axis=1)]
     return y

@@ -32,7 +32,7 @@ _ROTATIONS = {"default": 4, "best": 12}  # of two outcomes
 _MEMBERS = {"default": 3, "best": 10}  # of a family of flows of one outcome
 _FAST_WINDOW = 3
 _FAST_TREES = 20
-_HUGE_TREES = 300
+_MANY_ROWS, _MANY_TREES = 2500, 300  # on so many rows no more trees than that
 _MOST_SMOOTH = 3  # covariates, for hinges at the nodes
 _FEWEST_ROWS = 40  # for a conditional base
 _SUBSAMPLE = 0.7
@@ -97,8 +97,8 @@ def _conditional_recipe(model: Any, recipe: Recipe, n: int) -> Recipe:
     if model.effort == "fast":
         window, max_trees = min(_FAST_WINDOW, recipe.window), min(_FAST_TREES, recipe.max_trees)
         conditional = replace(conditional, window=window, max_trees=max_trees)
-    elif n > _HUGE and model.effort == "default":
-        conditional = replace(conditional, max_trees=min(_HUGE_TREES, recipe.max_trees))
+    elif n > _MANY_ROWS and model.effort == "default":
+        conditional = replace(conditional, max_trees=min(_MANY_TREES, recipe.max_trees))
     return conditional
 
 
@@ -120,7 +120,7 @@ def _joint_families(recipe: Recipe, q: int) -> dict[str, Recipe]:
     """Flows on unconditional bases, for shapes that no mixture around a mean has."""
     if q > _MOST_SMOOTH:
         # Three quick flows are better than two slow ones.
-        growth = replace(recipe.growth, subsample=_SUBSAMPLE, c0=min(2 * recipe.growth.c0, 0.5))
+        growth = replace(recipe.growth, subsample=_SUBSAMPLE, c0=max(recipe.growth.c0, min(2 * recipe.growth.c0, 0.5)))
         return {"trees": replace(recipe, stages=_read_stages(None, TREE_STAGES), growth=growth)}
     families = {"smooth": replace(recipe, stages=_read_stages(None, SMOOTH_STAGES))}
     if len(recipe.bounds) > 1:
@@ -146,6 +146,8 @@ def _is_conditional(model: Any, n: int, d: int) -> bool:
         return False
     if d > 1 and (model.structure == "joint" or not has_no_rotations(model.rotations)):
         return False
+    if d > 1 and model.structure == "chain":
+        return True
     return n >= _FEWEST_ROWS or not isinstance(model.base, str) or model.base == "conditional"
 
 

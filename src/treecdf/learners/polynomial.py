@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import combinations_with_replacement
+from math import comb
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +32,7 @@ class Polynomial(Cheap):
 
     def n_features(self, q: int) -> int:
         """Number of products of q covariates."""
-        return sum(len(list(combinations_with_replacement(range(q), k))) for k in range(1, self.degree + 1))
+        return comb(q + self.degree, self.degree) - 1
 
     def cross_fit(
         self, x: Array, y: Array, weight: Array, fold: Ints, rng: np.random.Generator, best: float = np.inf
@@ -57,7 +58,7 @@ class Polynomial(Cheap):
 
 @dataclass(frozen=True)
 class FittedPolynomial:
-    """Beyond the range of the training rows the covariates are held at its ends, unless it is linear."""
+    """Beyond the range of the training rows the covariates are held at its ends."""
 
     degree: int
     low: Array

@@ -36,7 +36,7 @@ class AnyRegressor(Cheap):
         for f in range(int(fold.max()) + 1):
             here, others = fold == f, fold != f
             model = clone(self.regressor)
-            if "random_state" in model.get_params():
+            if model.get_params().get("random_state", 0) is None:
                 model.set_params(random_state=int(rng.integers(2**31)))
             weights = {"sample_weight": weight[others]} if has_fit_parameter(model, "sample_weight") else {}
             models.append(model.fit(x[others], y[others], **weights))
