@@ -86,11 +86,13 @@ def fit_ensemble(
     families: list[Family] = []
     if plan.conditional is not None:
         families += _fit_chains(plan, plan.conditional, table, validation, rng, workers)
+    # All joint families set aside the same rows: they are compared on rows that none of them saw.
+    aside = _set_aside(plan, table, validation, rng)
     regions = None
     if plan.joint and len(plan.rotations) > 1 and plan.weights != "equal":
         regions = fit_regions(plan.regions, table.x, table.weight, rng)
     for name, recipe in plan.joint.items():
-        families += _fit_joint(plan, name, recipe, table, validation, rng, workers, families, regions)
+        families += _fit_joint(plan, name, recipe, table, validation, aside, rng, workers, families, regions)
     weights = np.ones(1)
     if len(families) > 1:
         rows = table if validation is None else validation
@@ -150,13 +152,13 @@ def _fit_joint(
     recipe: Recipe,
     table: Table,
     validation: Table | None,
+    aside: Sequence[Table | Ints | None],
     rng: np.random.Generator,
     workers: _Workers,
     others: Sequence[Family],
     regions: Regions | None,
 ) -> list[Family]:
     """A family of flows of all outcomes; none if its first member is far behind the best of the other families."""
-    aside = _set_aside(plan, table, validation, rng)
     jobs = [
         (_fit_joint_flow, replace(recipe, rotation=matrix), table, rows)
         for matrix, rows in zip(plan.rotations, aside, strict=True)
