@@ -117,6 +117,22 @@ class Unconditional:
         return parameters
 
 
+class Everywhere:
+    """A base that maps onto the whole cube: the trees act on every point."""
+
+    def inside(self, v: Array) -> NDArray[np.bool_]:
+        """Every point is."""
+        return np.ones(v.shape[:-1], bool)
+
+    def to_unit(self, v: Array) -> Array:
+        """There is nothing left to do."""
+        return v
+
+    def from_unit(self, u: Array) -> Array:
+        """There is nothing to do yet."""
+        return u
+
+
 @dataclass(frozen=True)
 class Support(Unconditional):
     """A box with a heavy tail beyond each end that is not a hard bound. All arrays have length d.
@@ -217,7 +233,7 @@ class Support(Unconditional):
 
 
 @dataclass(frozen=True)
-class Student(Unconditional):
+class Student(Unconditional, Everywhere):
     """Each (rotated) outcome through the CDF of a Student t: the trees act everywhere, the tails are the t's.
 
     All arrays have length d.
@@ -248,18 +264,6 @@ class Student(Unconditional):
             t = np.clip((r - self.location) / self.scale, -_FAR, _FAR)
         log_det = (_t_log_density(t, self.dof) - np.log(self.scale)).sum(axis=-1)
         return stdtr(self.dof, t), log_det + (0.0 if self.rotation is None else self.rotation.log_det)
-
-    def inside(self, v: Array) -> NDArray[np.bool_]:
-        """Every point is."""
-        return np.ones(v.shape[:-1], bool)
-
-    def to_unit(self, v: Array) -> Array:
-        """There is nothing left to do."""
-        return v
-
-    def from_unit(self, u: Array) -> Array:
-        """There is nothing to do yet."""
-        return u
 
     def from_box(self, v: Array, parameters: Array | None = None) -> Array:
         """Inverse of `to_box`; 0 and 1 go to the ends of the line."""

@@ -16,7 +16,7 @@ from scipy.optimize import nnls
 from scipy.special import logsumexp
 
 from treecdf._kernels.student import mixture_forward, mixture_inverse, mixture_loss
-from treecdf.base import Bound
+from treecdf.base import Bound, Everywhere
 from treecdf.learners.boosting import BoostedScores, Boosting, boost
 from treecdf.learners.polynomial import Polynomial
 from treecdf.learners.protocol import Learner, Predictor
@@ -103,7 +103,7 @@ def _stack(means: Array, y: Array, weight: Array) -> Array:
 
 
 @dataclass(frozen=True)
-class Conditional:
+class Conditional(Everywhere):
     """A base whose location, scale and shape depend on x; one outcome.
 
     Its parameters at a row are the locations, log scales and log weights of the components, (n, 3 J), all on the
@@ -216,18 +216,6 @@ class Conditional:
         low, high = self.support
         y = np.clip(self.transform.inverse(g), low, high)
         return np.where(v <= 0, low, np.where(v >= 1, high, y[..., None]))
-
-    def inside(self, v: Array) -> NDArray[np.bool_]:
-        """Every point is."""
-        return np.ones(v.shape[:-1], bool)
-
-    def to_unit(self, v: Array) -> Array:
-        """There is nothing left to do."""
-        return v
-
-    def from_unit(self, u: Array) -> Array:
-        """There is nothing to do yet."""
-        return u
 
     def _forward(self, g: Array, parameters: Array) -> tuple[Array, Array, Array]:
         """CDF, 1 - CDF and log density (n, m) of transformed outcomes, bounds aside."""
