@@ -40,7 +40,7 @@ def run_demo(picture: Path | None, say: Callable[[str], Any] = print) -> dict[st
     """Fit the example, say how well it went, draw it; return the figures."""
     rng = np.random.default_rng(0)
     x, y = sample(3000, rng)
-    x_test, y_test = sample(2000, rng)
+    x_test, y_test = sample(1000, rng)
     say("treecdf demo: 3000 rows of two branches that part, cross and widen as x grows")
     # The first fit of an installation also compiles; that is told apart from the fit itself.
     start = time.perf_counter()
@@ -66,7 +66,7 @@ def run_demo(picture: Path | None, say: Callable[[str], Any] = print) -> dict[st
     }
     say(f"  loading or compiling kernels      {figures['warm_up_seconds']:8.2f} s")
     say(f"  fit, {model.n_trees_} trees                   {figures['fit_seconds']:8.2f} s")
-    say(f"  log density of 2000 new rows      {figures['log_prob_seconds']:8.3f} s")
+    say(f"  log density of 1000 new rows      {figures['log_prob_seconds']:8.3f} s")
     say(f"  {draws.size} samples                    {figures['sample_seconds']:8.2f} s")
     truth = f"(the truth: {figures['true_log_likelihood']:.3f})"
     say(f"  log-likelihood of the new rows    {figures['log_likelihood']:8.3f}   {truth}")
@@ -85,7 +85,7 @@ def _draw(model: TreeFlowRegressor, x: Array, y: Array, picture: Path) -> None:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    grid_x, grid_y = np.linspace(-1, 1, 240), np.linspace(-3.2, 3.2, 320)
+    grid_x, grid_y = np.linspace(-1, 1, 160), np.linspace(-3.2, 3.2, 240)
     truth = density(grid_x[:, None], grid_y[None, :])
     points = np.broadcast_to(grid_y, (len(grid_x), len(grid_y)))
     learnt = model.predict_distribution(grid_x[:, None]).pdf(points)

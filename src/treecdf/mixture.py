@@ -14,6 +14,7 @@ from treecdf.regions import Regions
 Array = NDArray[np.float64]
 
 _N_STEPS = 200  # of root finding; Newton's method needs about ten
+_ROUNDING = 1e-13  # relative error of a CDF from which one step more is the last one
 
 
 class Flow(Protocol):
@@ -112,8 +113,8 @@ class Mixture:
         by_chunks(chunk, u, n_threads)
         return y
 
-    def _forward(self, y: Array, x: Array) -> tuple[Array, Array]:
-        known: Conditions = {}
+    def _forward(self, y: Array, x: Array, known: Conditions | None = None) -> tuple[Array, Array]:
+        known = {} if known is None else known
         if len(self.members) == 1:
             return self.members[0].forward_and_log_det(y, x, known)
         u, total = np.zeros_like(y), np.full(y.shape[:2], -np.inf)
@@ -127,9 +128,12 @@ class Mixture:
         known: Conditions = {}
         if len(self.members) == 1:
             return self.members[0].inverse(u, x, known)
-        ends = [member.inverse(u, x, known) for member in self.members]
-        low, high = np.minimum.reduce(ends)[..., 0], np.maximum.reduce(ends)[..., 0]
-        return _solve(self, u[..., 0], x, low, high)[..., None]
+        ends = np.stack([member.inverse(u, x, known)[..., 0] for member in self.members])
+        low, high = ends.min(axis=0), ends.max(axis=0)
+        weights = np.exp(self.log_weights_at(x)).T[..., None]
+        with np.errstate(invalid="ignore"):  # levels 0 and 1 may be infinite
+            start = (weights * ends).sum(axis=0)
+        return _solve(self, u[..., 0], x, known, low, high, np.where(np.isfinite(start), start, low))[..., None]
 
     def _draw(self, u: Array, x: Array) -> Array:
         known: Conditions = {}
@@ -161,33 +165,33 @@ def _at_points(member: Flow, u: Array, x: Array, rows: NDArray[np.int64], known:
     return member.draw(padded, x, known)[rows, column]
 
 
-def _solve(mixture: Mixture, u: Array, x: Array, low: Array, high: Array) -> Array:
-    """Outcomes (n, m) with CDF u between low and high, by Newton's method inside the bracket."""
-    y = np.where(np.isfinite(low) & np.isfinite(high), low / 2 + high / 2, low)
-    open_rows = np.flatnonzero((low < high).any(axis=1))
-    low, high = low.copy(), high.copy()
+def _solve(mixture: Mixture, u: Array, x: Array, known: Conditions, low: Array, high: Array, y: Array) -> Array:
+    """Outcomes (n, m) with CDF u between low and high, by Newton's method from y inside the bracket."""
+    y, low, high = np.clip(y, low, high), low.copy(), high.copy()
+    rows = np.flatnonzero((low < high).any(axis=1))
     with np.errstate(invalid="ignore"):
         last = high - low
     for _ in range(_N_STEPS):
-        if not len(open_rows):
+        if not len(rows):
             break
-        here = y[open_rows]
-        cdf, log_density = mixture._forward(here[..., None], x[open_rows])
-        gap = cdf[..., 0] - u[open_rows]
-        low[open_rows] = np.where(gap <= 0, here, low[open_rows])
-        high[open_rows] = np.where(gap > 0, here, high[open_rows])
-        a, b = low[open_rows], high[open_rows]
+        here, wanted = y[rows], u[rows]
+        given = {base: (z[rows], parameters[rows]) for base, (z, parameters) in known.items()}
+        cdf, log_density = mixture._forward(here[..., None], x[rows], given)
+        gap = cdf[..., 0] - wanted
+        low[rows] = np.where(gap <= 0, here, low[rows])
+        high[rows] = np.where(gap > 0, here, high[rows])
+        a, b = low[rows], high[rows]
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             following = here - gap * np.exp(-log_density)
         # Newton's steps that do not halve may go on for ever.
-        is_good = (following > a) & (following < b) & (np.abs(following - here) <= last[open_rows] / 2)
-        following = np.where(is_good, following, a / 2 + b / 2)
-        following = np.where(gap == 0, here, following)
-        y[open_rows] = following
+        is_good = (following > a) & (following < b) & (np.abs(following - here) <= last[rows] / 2)
+        is_there = np.abs(gap) <= _ROUNDING * np.minimum(wanted, 1 - wanted)
+        following = np.where(is_good, following, np.where(is_there, here, a / 2 + b / 2))
+        y[rows] = following
         with np.errstate(invalid="ignore"):  # levels 0 and 1 stay at their infinite ends
-            last[open_rows] = np.abs(following - here)
-        moving = last[open_rows] > np.spacing(np.abs(following))
-        open_rows = open_rows[moving.any(axis=1)]
+            last[rows] = np.abs(following - here)
+        moving = ~is_there & (last[rows] > np.spacing(np.abs(following)))
+        rows = rows[moving.any(axis=1)]
     return y
 
 

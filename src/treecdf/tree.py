@@ -14,6 +14,8 @@ from treecdf.basis import BASES
 
 Array = NDArray[np.float64]
 
+_WORTH_SHARING = 16  # points at a row of x, from where on what classifiers say about it is worth keeping
+
 
 @dataclass(frozen=True)
 class TreeSequence:
@@ -69,9 +71,9 @@ class TreeSequence:
             for tree in range(len(self)):
                 self._forward_by_level(tree, moved, x, log_det)
         else:
-            n, m, d = u.shape
             trees = (self.nodes, self.theta, self.roots, self.kind)
-            forward(*trees, self._features(x), m, moved.reshape(n * m, d), log_det.reshape(n * m))
+            rows, m = self._rows(u, x)
+            forward(*trees, rows, m, moved.reshape(-1, u.shape[2]), log_det.reshape(-1))
         return moved, log_det
 
     def inverse(self, u: Array, x: Array) -> Array:
@@ -81,10 +83,15 @@ class TreeSequence:
             for tree in reversed(range(len(self))):
                 self._inverse_by_level(tree, moved, x)
         else:
-            n, m, d = u.shape
             trees = (self.nodes, self.theta, self.roots, self.kind)
-            inverse(*trees, self._features(x), m, moved.reshape(n * m, d))
+            rows, m = self._rows(u, x)
+            inverse(*trees, rows, m, moved.reshape(-1, u.shape[2]))
         return moved
+
+    def _rows(self, u: Array, x: Array) -> tuple[Array, int]:
+        """Rows that the classifiers see, and the number of points at each; a few points at a row get a row each."""
+        features, m = self._features(x), u.shape[1]
+        return (features, m) if m >= _WORTH_SHARING else (np.repeat(features, m, axis=0), 1)
 
     def _features(self, x: Array) -> Array:
         """What the classifiers see of covariates x (n, q)."""

@@ -120,16 +120,19 @@ def work_sizes(nodes, roots, kind, q):
 def left_probs(at, point, count, root, theta, kind, x, row, share_row, known, value, prob, bits):
     """prob[:count] <- left_prob of the nodes at[:count] at the covariates of their points.
 
-    Point t belongs to row `row + t`, or all to `row` if share_row; then known[i - root] keeps the log-odds of the
+    Point t belongs to row `row + t`, or all to `row` if share_row; then known[i - root] keeps what was found at the
     nodes that were met (NaN if not yet).
     """
     if share_row:
         for a in range(count):
-            i = at[a]
-            if np.isnan(known[i - root]):
-                known[i - root] = left_logit(theta, i, kind, x, row, value)
-            prob[a] = -known[i - root]
-    elif kind[0] == NETWORK:
+            i = at[a] - root
+            if np.isnan(known[i]):
+                prob[a] = -left_logit(theta, at[a], kind, x, row, value)
+                exp_tile(prob[a : a + 1], 1, bits)
+                known[i] = 1.0 / (1.0 + prob[a])
+            prob[a] = known[i]
+        return
+    if kind[0] == NETWORK:
         for a in range(count):
             prob[a] = -network_logit(theta, at[a], kind, x, row + point[a], value)
     elif kind[0] == TREES:
