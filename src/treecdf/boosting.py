@@ -23,7 +23,8 @@ from treecdf.tree import TreeSequence
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-# A row this much denser than the uniform (per outcome) is an atom at the resolution of float64.
+# A row this much denser than the uniform (per outcome) is an atom at the resolution of float64. Every stage has its
+# share of the room up to there: outcomes that come again and again would otherwise use it up in the first.
 _LARGEST_LOG_DENSITY = 30.0
 
 
@@ -251,7 +252,8 @@ def boost(
                 best = k
                 for rows in everywhere:
                     rows.keep()
-            if densest > _LARGEST_LOG_DENSITY * folds[0][0].n_outcomes:
+            room = _LARGEST_LOG_DENSITY * folds[0][0].n_outcomes * (number + 1) / len(recipe.stages)
+            if densest > room:
                 break
             if stopped and k >= recipe.window and scores[k] <= scores[k - recipe.window]:
                 break

@@ -28,6 +28,7 @@ from treecdf.table import (
     Table,
     check_bounds,
     check_size,
+    has_repeats,
     read_bounds,
     read_covariates,
     read_outcomes,
@@ -245,7 +246,7 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
         self._check_base(bounds)
         rng = as_generator(self.random_state)
         validation = self._validation(X_val, y_val, sample_weight_val)
-        plan = make_plan(self, len(table), self.n_features_in_, bounds)
+        plan = make_plan(self, len(table), self.n_features_in_, bounds, has_repeats(table.y))
 
         announce_compilation()
         progress = Progress(self.verbose)

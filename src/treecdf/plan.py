@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treecdf.boosting import Recipe, Stage
-from treecdf.classifiers import MLP, BoostedTrees, Logistic, as_node_classifier
+from treecdf.classifiers import MLP, BoostedTrees, Constant, Logistic, as_node_classifier
 from treecdf.learners import Learner, as_learner, default_learners
 from treecdf.settings import is_int
 
@@ -21,6 +21,7 @@ JOINT_STAGES = (Stage(Logistic(), max_depth=6), Stage(MLP((4, 4)), max_depth=4))
 TREE_STAGES = (Stage(BoostedTrees(), max_depth=6),)
 SMOOTH_STAGES = (Stage(Logistic(basis="auto"), max_depth=6),)
 DEEP_STAGES = (Stage(Logistic(), max_depth=10),)
+REPEAT_STAGES = (Stage(Constant(), max_depth=10), Stage(MLP((4, 4)), max_depth=4))
 CONDITIONAL_STAGES = (Stage(BoostedTrees(rounds=1, max_depth=2), max_depth=4),)
 
 EFFORTS = ("fast", "default", "best")
@@ -56,8 +57,11 @@ class Plan:
     validation_fraction: float
 
 
-def make_plan(model: Any, n: int, q: int, bounds: Sequence[Any]) -> Plan:
-    """The plan of a TreeFlowRegressor for n rows of q covariates and outcomes with these bounds."""
+def make_plan(model: Any, n: int, q: int, bounds: Sequence[Any], has_repeats: bool = False) -> Plan:
+    """The plan of a TreeFlowRegressor for n rows of q covariates and outcomes with these bounds.
+
+    has_repeats: whether several outcomes come together in the same combinations again and again.
+    """
     d = len(bounds)
     recipe = Recipe(
         stages=(),
@@ -71,7 +75,7 @@ def make_plan(model: Any, n: int, q: int, bounds: Sequence[Any]) -> Plan:
     if _is_conditional(model, n, d):
         conditional = _conditional_recipe(model, recipe, n)
         if _is_all_automatic(model) and n <= _MOST_ROWS:
-            joint = _joint_families(replace(recipe, base=_unconditional("auto", bounds)), q)
+            joint = _joint_families(replace(recipe, base=_unconditional("auto", bounds)), q, has_repeats)
             rotations = _auto_rotations(model.effort, bounds)
     else:
         stages = _read_stages(model.stages, JOINT_STAGES)
@@ -116,16 +120,20 @@ def _auto_rotations(effort: str, bounds: Sequence[Any]) -> list[Array | None]:
     return rotation_matrices(max(2, _ROTATIONS[effort] // (d * (d - 1) // 2)), d)
 
 
-def _joint_families(recipe: Recipe, q: int) -> dict[str, Recipe]:
+def _joint_families(recipe: Recipe, q: int, has_repeats: bool) -> dict[str, Recipe]:
     """Flows on unconditional bases, for shapes that no mixture around a mean has."""
+    deep = replace(recipe.growth, min_samples_node=min(_FEW_ROWS, recipe.growth.min_samples_node))
     if q > _MOST_SMOOTH:
         # Three quick flows are better than two slow ones.
-        growth = replace(recipe.growth, subsample=_SUBSAMPLE, c0=max(recipe.growth.c0, min(2 * recipe.growth.c0, 0.5)))
-        return {"trees": replace(recipe, stages=_read_stages(None, TREE_STAGES), growth=growth)}
+        quick = {"subsample": _SUBSAMPLE, "c0": max(recipe.growth.c0, min(2 * recipe.growth.c0, 0.5))}
+        families = {}
+        if len(recipe.bounds) > 1 and has_repeats:
+            families["repeats"] = replace(recipe, stages=_read_stages(None, REPEAT_STAGES), growth=replace(deep, **quick))
+        growth = replace(recipe.growth, **quick)
+        return families | {"trees": replace(recipe, stages=_read_stages(None, TREE_STAGES), growth=growth)}
     families = {"smooth": replace(recipe, stages=_read_stages(None, SMOOTH_STAGES))}
     if len(recipe.bounds) > 1:
-        growth = replace(recipe.growth, min_samples_node=min(_FEW_ROWS, recipe.growth.min_samples_node))
-        families["deep"] = replace(recipe, stages=_read_stages(None, DEEP_STAGES), growth=growth)
+        families["deep"] = replace(recipe, stages=_read_stages(None, DEEP_STAGES), growth=deep)
     return families
 
 

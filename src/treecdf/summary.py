@@ -18,6 +18,7 @@ _KINDS = {
     "joint": "flows of all outcomes",
     "smooth": "flows on an unconditional base, with smooth nodes",
     "deep": "flows on an unconditional base, with deep trees",
+    "repeats": "flows on an unconditional base, for outcomes that come again in the same combinations",
     "trees": "flows on an unconditional base, with boosted trees at the nodes",
 }
 

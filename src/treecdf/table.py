@@ -184,3 +184,9 @@ class Standardizer:
         with np.errstate(over="ignore"):
             z /= self.scale
         return np.clip(z, -_LARGEST_Z, _LARGEST_Z, out=z)
+
+
+def has_repeats(y: Array) -> bool:
+    """Whether more than half of the rows of outcomes y (n, d) have a twin."""
+    _, count = np.unique(y, axis=0, return_counts=True)
+    return bool(count[count > 1].sum() > len(y) / 2)
