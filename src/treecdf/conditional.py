@@ -254,9 +254,9 @@ def _boost_scores(
     start[:n_components] = np.maximum(np.log(np.maximum(0.7 * error, 1e-300)), floor)
     start[n_components] = 1.5  # the stack is the best guess
 
-    def loss(scores: Array) -> tuple[Array, Array, Array]:
-        value, gradient, curvature = np.empty(n), np.empty(scores.shape), np.empty(scores.shape)
-        mixture_loss(g, location, scores, floor, value, gradient, curvature)
+    def loss(scores: Array, rows: Ints) -> tuple[Array, Array, Array]:
+        value, gradient, curvature = np.empty(len(rows)), np.empty(scores.shape), np.empty(scores.shape)
+        mixture_loss(g[rows], location[rows], scores, floor, value, gradient, curvature)
         return value, gradient, curvature
 
     rate = 0.05 if n <= _MANY_ROWS else 0.1 if n <= _HUGE else 0.2

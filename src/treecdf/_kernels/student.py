@@ -108,33 +108,31 @@ def mixture_loss(y, location, scores, floor, loss, gradient, curvature):
     scores (n, 2 J): log scales, held at `floor`, and logits of the weights.
     """
     n, n_components = location.shape
-    log_part, t = np.empty(n_components), np.empty(n_components)
+    weight, part, square = np.empty(n_components), np.empty(n_components), np.empty(n_components)
     for i in range(n):
         largest = -np.inf
         for j in range(n_components):
             largest = max(largest, scores[i, n_components + j])
         total = 0.0
         for j in range(n_components):
-            total += math.exp(scores[i, n_components + j] - largest)
-        log_norm = largest + math.log(total)
-        highest = -np.inf
+            weight[j] = math.exp(scores[i, n_components + j] - largest)
+            total += weight[j]
+        density = 0.0
         for j in range(n_components):
-            log_scale = max(scores[i, j], floor)
-            t[j] = (y[i] - location[i, j]) * math.exp(-log_scale)
-            log_part[j] = scores[i, n_components + j] - log_norm + _log_density(t[j]) - log_scale
-            highest = max(highest, log_part[j])
-        total = 0.0
+            weight[j] /= total
+            narrowness = math.exp(-max(scores[i, j], floor))
+            t = (y[i] - location[i, j]) * narrowness
+            square[j] = t * t / 5.0
+            share = 1.0 / (1.0 + square[j])
+            part[j] = weight[j] * narrowness * share * share * share
+            density += part[j]
+        density = max(density, 1e-300)
+        loss[i] = -_LOG_PEAK - math.log(density)
         for j in range(n_components):
-            total += math.exp(log_part[j] - highest)
-        log_likelihood = highest + math.log(total)
-        loss[i] = -log_likelihood
-        for j in range(n_components):
-            share = math.exp(log_part[j] - log_likelihood)
-            weight = math.exp(scores[i, n_components + j] - log_norm)
-            square = t[j] * t[j]
-            gradient[i, j] = share * (1.0 - 6.0 * square / (5.0 + square))
+            share = part[j] / density
+            gradient[i, j] = share * (1.0 - 6.0 * square[j] / (1.0 + square[j]))
             if scores[i, j] < floor and gradient[i, j] > 0:
                 gradient[i, j] = 0.0
             curvature[i, j] = share * 1.25 + 1e-3
-            gradient[i, n_components + j] = weight - share
-            curvature[i, n_components + j] = weight * (1.0 - weight) + 1e-3
+            gradient[i, n_components + j] = weight[j] - share
+            curvature[i, n_components + j] = weight[j] * (1.0 - weight[j]) + 1e-3

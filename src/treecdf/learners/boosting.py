@@ -24,8 +24,8 @@ _FAR_BEHIND = 1.5  # times the error of another learner
 
 Tree = tuple[Ints, Ints, Ints, Array]  # column, cut, missing_left, leaf
 
-# Loss (n,), gradient (n, K) and positive curvature (n, K) at scores (n, K)
-Loss = Callable[[Array], tuple[Array, Array, Array]]
+# Loss (m,), gradient (m, K) and positive curvature (m, K) of rows (m,) at their scores (m, K)
+Loss = Callable[[Array, Ints], tuple[Array, Array, Array]]
 
 
 @dataclass(frozen=True)
@@ -100,15 +100,16 @@ def boost(
     judged = round(_JUDGED_AFTER / settings.rate)
     binner = Binner.fit(x, weight, settings.n_bins)
     codes = binner(x)
-    own = fold, np.arange(n)
+    everyone = np.arange(n)
+    own = fold, everyone
     scores = np.tile(start, (n_folds, n, 1))
     trees: list[Tree] = []
-    best, best_round, best_scores = float(weight @ loss(scores[own])[0]), 0, scores[own]
+    best, best_round, best_scores = float(weight @ loss(scores[own], everyone)[0]), 0, scores[own]
     for k in range(1, settings.max_rounds + 1):
         for f in range(n_folds):
             trees.append(_grow(loss, codes, weight, fold != f, scores[f], settings, rng))
         left_out = scores[own]
-        value = float(weight @ loss(left_out)[0])
+        value = float(weight @ loss(left_out, everyone)[0])
         if value < best:
             best, best_round, best_scores = value, k, left_out
         if k - best_round >= settings.patience or (k == judged and best > give_up * weight.sum()):
@@ -136,14 +137,15 @@ def _grow(
     n, q = len(scores), len(codes)
     rows = np.flatnonzero(learns & (rng.random(n) < settings.subsample))
     columns = np.sort(rng.choice(q, max(1, round(settings.column_fraction * q)), replace=False))
-    _, gradient, curvature = loss(scores)
-    gradient *= weight[:, None]
-    curvature *= weight[:, None]
+    _, gradient, curvature = loss(scores[rows], rows)
+    own = weight[rows]
+    gradient *= own[:, None]
+    curvature *= own[:, None]
     tree = _empty_tree(settings.max_depth, scores.shape[1])
-    roots = np.zeros(n, np.int64)
     args = (columns, settings.n_bins, settings.min_rows, settings.ridge)
-    grow_weighted(codes, rows, roots.copy(), gradient, curvature, weight, *args, *tree)
-    add_leaves(codes, roots, *tree, settings.rate, scores)
+    place = np.zeros(len(rows), np.int64)
+    grow_weighted(codes[:, rows], np.arange(len(rows)), place, gradient, curvature, own, *args, *tree)
+    add_leaves(codes, np.zeros(n, np.int64), *tree, settings.rate, scores)
     return tree
 
 
@@ -174,8 +176,8 @@ class BoostedMean:
     ) -> tuple[FirstScore, Array]:
         """By leaving out one fold at a time."""
 
-        def squared_error(scores: Array) -> tuple[Array, Array, Array]:
-            residual = scores - y[:, None]
+        def squared_error(scores: Array, rows: Ints) -> tuple[Array, Array, Array]:
+            residual = scores - y[rows, None]
             return residual[:, 0] ** 2 / 2, residual, np.ones_like(residual)
 
         fraction = max(0.65, min(1.0, 4 / x.shape[1]))
