@@ -12,6 +12,7 @@ from sklearn.tree import DecisionTreeRegressor
 from treecdf import MLP, BoostedTrees, Constant, Logistic, Stage, TreeFlowRegressor
 from treecdf.learners import Polynomial, default_learners
 from treecdf.plan import EFFORTS, make_plan
+from treecdf.table import has_repeats
 
 FREE = (None, None)
 ABOVE_ZERO = (0.0, None)
@@ -68,6 +69,31 @@ CASES = {
     "bounds of one of two outcomes": (2, 500, {"bounds": [FREE, ABOVE_ZERO]}, True, {"smooth": "box", "deep": "box"}),
     "joint flows with bounds": (2, 500, {"structure": "joint", "bounds": [FREE, ABOVE_ZERO]}, False, {"joint": "box"}),
 }
+
+
+def test_outcomes_that_come_again_together_get_a_family_for_it():
+    model = TreeFlowRegressor()
+    assert list(make_plan(model, 500, 20, [FREE] * 2, has_repeats=True).joint) == ["repeats", "trees"]
+    assert list(make_plan(model, 500, 20, [FREE] * 2, has_repeats=False).joint) == ["trees"]
+    assert list(make_plan(model, 500, 20, [FREE], has_repeats=True).joint) == ["trees"]
+    assert make_plan(TreeFlowRegressor(effort="fast"), 500, 20, [FREE] * 2, has_repeats=True).joint == {}
+
+
+def test_repeats_are_rows_of_outcomes_with_a_twin():
+    values = np.arange(12.0).reshape(6, 2)
+    assert not has_repeats(values)
+    assert not has_repeats(np.vstack([values, values[:3, ::-1]]))
+    assert has_repeats(np.vstack([values, values[:4]]))
+    assert not has_repeats(np.vstack([values, values[:2]]))
+
+
+def test_many_rows_take_quicker_flows_and_huge_tables_fewer_folds():
+    few, many, huge = (plan(n) for n in (2000, 5001, 50_000))
+    assert few.conditional.growth.c0 == 0.05
+    assert many.conditional.growth.c0 == 0.2
+    assert (few.n_folds, many.n_folds, huge.n_folds) == (5, 5, 4)
+    assert plan(50_000, effort="best").n_folds == 10
+    assert plan(50_000, effort="fast").n_folds == 3
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from treecdf.boosting import Recipe, Stage
 from treecdf.classifiers import MLP, BoostedTrees, Constant, Logistic, as_node_classifier
+from treecdf.grower import Growth
 from treecdf.learners import Learner, as_learner, default_learners
 from treecdf.settings import is_int
 
@@ -38,7 +39,7 @@ _MOST_SMOOTH = 3  # covariates, for hinges at the nodes
 _FEWEST_ROWS = 40  # for a conditional base
 _SUBSAMPLE = 0.7
 _MOST_ROWS = 5000  # for families of unconditional flows beside the conditional ones
-_HUGE = 20_000  # rows from which on fewer folds do
+_HUGE, _FOLDS_OF_HUGE = 20_000, 4  # on so many rows fewer folds do
 _FEW_ROWS = 5  # of a node of deep trees
 
 
@@ -84,7 +85,7 @@ def make_plan(model: Any, n: int, q: int, bounds: Sequence[Any], has_repeats: bo
         conditional=conditional,
         learners=_learners(model),
         orders=_orders(d, model.effort),
-        n_folds=_FOLDS[model.effort] if n <= _HUGE or model.effort == "best" else _FOLDS["fast"],
+        n_folds=_n_folds(model.effort, n),
         joint=joint,
         rotations=rotations,
         weights=model.weights,
@@ -102,8 +103,18 @@ def _conditional_recipe(model: Any, recipe: Recipe, n: int) -> Recipe:
         window, max_trees = min(_FAST_WINDOW, recipe.window), min(_FAST_TREES, recipe.max_trees)
         conditional = replace(conditional, window=window, max_trees=max_trees)
     elif n > _MANY_ROWS and model.effort == "default":
-        conditional = replace(conditional, max_trees=min(_MANY_TREES, recipe.max_trees))
+        growth = replace(conditional.growth, c0=_quick(recipe.growth, 4.0).c0)
+        conditional = replace(conditional, growth=growth, max_trees=min(_MANY_TREES, recipe.max_trees))
     return conditional
+
+
+def _quick(growth: Growth, factor: float = 2.0) -> Growth:
+    """On samples of the rows and at a rate that needs fewer trees."""
+    return replace(growth, subsample=_SUBSAMPLE, c0=max(growth.c0, min(factor * growth.c0, 0.5)))
+
+
+def _n_folds(effort: str, n: int) -> int:
+    return min(_FOLDS[effort], _FOLDS_OF_HUGE) if n > _HUGE and effort != "best" else _FOLDS[effort]
 
 
 def _is_all_automatic(model: Any) -> bool:
@@ -122,15 +133,14 @@ def _auto_rotations(effort: str, bounds: Sequence[Any]) -> list[Array | None]:
 
 def _joint_families(recipe: Recipe, q: int, has_repeats: bool) -> dict[str, Recipe]:
     """Flows on unconditional bases, for shapes that no mixture around a mean has."""
-    deep = replace(recipe.growth, min_samples_node=min(_FEW_ROWS, recipe.growth.min_samples_node))
+    usual = recipe.growth
+    deep = replace(usual, min_samples_node=min(_FEW_ROWS, usual.min_samples_node))
     if q > _MOST_SMOOTH:
-        # Three quick flows are better than two slow ones.
-        quick = {"subsample": _SUBSAMPLE, "c0": max(recipe.growth.c0, min(2 * recipe.growth.c0, 0.5))}
         families = {}
         if len(recipe.bounds) > 1 and has_repeats:
-            families["repeats"] = replace(recipe, stages=_read_stages(None, REPEAT_STAGES), growth=replace(deep, **quick))
-        growth = replace(recipe.growth, **quick)
-        return families | {"trees": replace(recipe, stages=_read_stages(None, TREE_STAGES), growth=growth)}
+            families["repeats"] = replace(recipe, stages=_read_stages(None, REPEAT_STAGES), growth=_quick(deep))
+        families["trees"] = replace(recipe, stages=_read_stages(None, TREE_STAGES), growth=_quick(usual))
+        return families
     families = {"smooth": replace(recipe, stages=_read_stages(None, SMOOTH_STAGES))}
     if len(recipe.bounds) > 1:
         families["deep"] = replace(recipe, stages=_read_stages(None, DEEP_STAGES), growth=deep)
