@@ -51,7 +51,7 @@ def experiment_page(name: str) -> list[str]:
     groups = _by_dataset_and_method(experiment, good)
     better = "higher" if experiment.higher_is_better else "lower"
     commits = ", ".join(dict.fromkeys(row["commit"] for row in good.values()))
-    hours = sum(sum(row["seconds"].values()) for row in good.values()) / 3600
+    hours = sum(value for row in good.values() for name, value in row["seconds"].items() if name != "fit_cpu") / 3600
     return [
         f"# {experiment.title}",
         "",
