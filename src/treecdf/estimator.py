@@ -97,6 +97,9 @@ _RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
 class TreeFlowRegressor(RegressorMixin, BaseEstimator):
     """Learns the conditional distribution p(y | x) of one or several outcomes as a flow of tree-CDFs.
 
+    X may be an array or a pandas or polars frame, with text, categories and gaps: a gap in a column of numbers gets the
+    median and an indicator, a gap among names is a level of its own, names not seen in training are no level at all.
+
     Parameters
     ----------
     effort : "fast", "default" or "best"
@@ -115,6 +118,8 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
         Kinds of trees, one after the other, each with its own early stopping. None: what suits the base.
     bounds : (low, high) or a list of one pair for each outcome, default None
         Hard ends of the outcomes' support; None for an end without bound. Outside them the density is zero.
+    categorical_features : list of names or numbers of columns, or of booleans, default None
+        Columns of X whose values are names even if they look like numbers. Text and categorical dtypes need no mention.
     rotations : int or list of (d, d) arrays, default None
         Several outcomes: a mixture of flows, each grown on outcomes that were scaled and rotated. J means J equally
         spaced angles of [0, pi / 2) in every coordinate plane, d (d - 1) / 2 * (J - 1) + 1 flows in all; or orthogonal
@@ -166,6 +171,8 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
         member, stage, train, validation (mean log-likelihood) and kept, for every tree that was grown.
     n_trees_ : int
         Trees in all flows.
+    covariates_ : Covariates
+        How the columns of X become numbers; `covariates_.kinds` says which were taken for numbers, which for names.
     feature_importances_ : (q,) array
         Share of each covariate in the log-likelihood that is lost when it is shuffled among training rows.
     """
@@ -178,6 +185,7 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
         base: Any = "auto",
         stages: Sequence[Stage] | None = None,
         bounds: Any = None,
+        categorical_features: Any = None,
         rotations: Any = None,
         weights: str = "equal",
         regions: Any = 8,
@@ -200,6 +208,7 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
         self.base = base
         self.stages = stages
         self.bounds = bounds
+        self.categorical_features = categorical_features
         self.rotations = rotations
         self.weights = weights
         self.regions = regions
@@ -238,15 +247,15 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
         a random `validation_fraction` of the rows does.
         """
         self._check_parameters()
-        table = read_table(self, X, y, sample_weight, reset=True)
+        rng = as_generator(self.random_state)
+        table = read_table(self, X, y, sample_weight, rng)
         check_size(table, self.min_samples_node)
         self.n_outcomes_ = table.y.shape[1]
         bounds = read_bounds(self.bounds, self.n_outcomes_)
         check_bounds(table, bounds, "y")
         self._check_base(bounds)
-        rng = as_generator(self.random_state)
         validation = self._validation(X_val, y_val, sample_weight_val)
-        plan = make_plan(self, len(table), self.n_features_in_, bounds, has_repeats(table.y))
+        plan = make_plan(self, len(table), table.x.shape[1], bounds, has_repeats(table.y))
 
         announce_compilation()
         progress = Progress(self.verbose)
@@ -265,12 +274,12 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
         rows = table.take(rng.permutation(len(table))[:_IMPORTANCE_ROWS])
         y = rows.y[:, None, :]
         intact = self.mixture_.log_prob(y, rows.x, self._n_threads())
-        lost = np.zeros(rows.x.shape[1])
-        for j in range(len(lost)):
-            if (rows.x[:, j] == rows.x[0, j]).all():
+        lost = np.zeros(self.n_features_in_)
+        for j, place in enumerate(self.covariates_.places()):
+            if (rows.x[:, place] == rows.x[0, place]).all():
                 continue
             shuffled = rows.x.copy()
-            shuffled[:, j] = rng.permutation(shuffled[:, j])
+            shuffled[:, place] = rng.permutation(shuffled[:, place])
             lost[j] = rows.weight @ (intact - self.mixture_.log_prob(y, shuffled, self._n_threads()))[:, 0]
         lost = np.maximum(lost, 0.0)
         return lost / max(lost.sum(), 1e-300)
@@ -278,7 +287,7 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
     def predict_distribution(self, X: ArrayLike) -> ConditionalDistribution:
         """The conditional distributions at covariates X (n, q)."""
         check_is_fitted(self, "mixture_")
-        return ConditionalDistribution(self.mixture_, read_covariates(self, X, reset=False), self._n_threads())
+        return ConditionalDistribution(self.mixture_, read_covariates(self, X), self._n_threads())
 
     def log_prob(self, X: ArrayLike, y: ArrayLike) -> Array:
         """Exact log density (n,) of outcomes y at covariates X, in the outcomes' own unit."""
@@ -311,6 +320,9 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
+        tags.input_tags.allow_nan = True
+        tags.input_tags.categorical = True
+        tags.input_tags.string = True
         return tags
 
     def _growth(self) -> Growth:
@@ -372,7 +384,7 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
             if has_rotations and self.weights == "stacked" and self.validation_fraction == 0:
                 raise ValueError("weights='stacked' needs validation rows: expected validation_fraction above 0.")
             return None
-        validation = read_table(self, X_val, y_val, sample_weight_val, reset=False)
+        validation = read_table(self, X_val, y_val, sample_weight_val)
         read_outcomes(validation.y, self.n_outcomes_)
         check_bounds(validation, read_bounds(self.bounds, self.n_outcomes_), "y_val")
         return validation

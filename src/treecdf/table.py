@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_array, validate_data
+from sklearn.utils.validation import check_array
+
+from treecdf.covariates import Covariates, read_columns
 
 Array = NDArray[np.float64]
 Bound = tuple[float | None, float | None]
@@ -40,22 +42,31 @@ class Table:
 
 
 def read_table(
-    model: BaseEstimator, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, *, reset: bool
+    model: BaseEstimator,
+    X: ArrayLike,
+    y: ArrayLike,
+    sample_weight: ArrayLike | None,
+    rng: np.random.Generator | None = None,
 ) -> Table:
-    """Validated table; with `reset` the model remembers the covariates, else they are checked against it."""
-    x = read_covariates(model, X, reset=reset)
+    """Validated table; with a generator the model learns the covariates from it, else they are checked against it."""
+    columns = read_columns(model, X, model.categorical_features, reset=rng is not None)
     outcomes = read_outcomes(y)
-    if len(x) != len(outcomes):
-        raise ValueError(f"X has {len(x)} rows and y has {len(outcomes)}: they must have the same number.")
-    weight = read_weights(sample_weight, len(x))
-    table = Table(x, outcomes, weight, np.arange(len(x)))
-    counted = weight > 0
-    return table if counted.all() else table.take(counted)
+    n = len(columns[0])
+    if n != len(outcomes):
+        raise ValueError(f"X has {n} rows and y has {len(outcomes)}: they must have the same number.")
+    weight = read_weights(sample_weight, n)
+    counted = np.flatnonzero(weight > 0)
+    columns, outcomes, weight = [column[counted] for column in columns], outcomes[counted], weight[counted]
+    if rng is None:
+        x = model.covariates_(columns)
+    else:
+        model.covariates_, x = Covariates.cross_fit(columns, outcomes, weight, rng)
+    return Table(x, outcomes, weight, counted)
 
 
-def read_covariates(model: BaseEstimator, X: ArrayLike, *, reset: bool) -> Array:
-    """Covariates (n, q) as float64, rows next to each other in memory."""
-    return validate_data(model, X, reset=reset, dtype=np.float64, order="C", ensure_min_samples=1)
+def read_covariates(model: BaseEstimator, X: ArrayLike) -> Array:
+    """Covariates (n, q) as the fitted model sees them, rows next to each other in memory."""
+    return model.covariates_(read_columns(model, X, model.categorical_features, reset=False))
 
 
 def read_outcomes(y: ArrayLike, n_outcomes: int | None = None) -> Array:
