@@ -302,4 +302,4 @@ def _name(value: Any) -> str | None:
 
 
 def _first_name(values: NDArray[Any]) -> Any:
-    return next(v for v in values if not _is_gap(v) and not isinstance(v, (Real, Decimal, np.bool_)))
+    return _plain(next(v for v in values if not _is_gap(v) and not isinstance(v, (Real, Decimal, np.bool_))))
