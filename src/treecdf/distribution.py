@@ -97,14 +97,9 @@ class ConditionalDistribution:
     def icdf(self, p: ArrayLike) -> Array:
         """Quantiles, exactly: (n,) for a scalar level, (n, m) for m levels, or levels (n, m) row by row."""
         self._one_outcome("icdf")
-        levels = np.asarray(p, dtype=np.float64)
-        if not ((levels >= 0) & (levels <= 1)).all():
-            raise ValueError("Expected levels between 0 and 1.")
-        if levels.ndim > 2 or (levels.ndim == 2 and len(levels) != len(self)):
-            raise ValueError(f"Expected levels of shape (m,) or ({len(self)}, m); got {levels.shape}.")
-        grid = np.broadcast_to(np.atleast_1d(levels), (len(self), levels.shape[-1] if levels.ndim else 1))
-        y = self._mixture.inverse(np.array(grid)[..., None], self._x, self._n_threads)[..., 0]
-        return y if levels.ndim else y[:, 0]
+        levels, is_scalar = self._read_levels(p)
+        y = self._mixture.inverse(levels[..., None], self._x, self._n_threads)[..., 0]
+        return y[:, 0] if is_scalar else y
 
     ppf = icdf
 
@@ -125,14 +120,14 @@ class ConditionalDistribution:
         truth = read_outcomes(y, 1)
         if len(truth) != len(self):
             raise ValueError(f"Expected y with {len(self)} rows; got {len(truth)}.")
+        return crps_of_atoms(*self.quadrature(), truth)
+
+    def quadrature(self) -> tuple[Array, Array]:
+        """Values (n, k) of one outcome and masses (n, k) that stand for the distribution in integrals."""
+        self._one_outcome("quadrature")
         levels, weights = _gauss_legendre(self._n_levels)
         members = [flow.inverse(self._levels(levels), self._x)[..., 0] for flow in self._mixture.members]
-        if len(members) == 1:
-            (quantiles,) = members
-            return 2 * ((levels - (truth <= quantiles)) * (truth - quantiles)) @ weights
-        atoms = np.hstack(members)
-        mass = (self.weights[:, :, None] * weights).reshape(len(self), -1)
-        return _crps_of_atoms(atoms, mass, truth)
+        return np.hstack(members), (self.weights[:, :, None] * weights).reshape(len(self), -1)
 
     # Moments
 
@@ -231,6 +226,16 @@ class ConditionalDistribution:
         if self.n_outcomes > 1:
             raise ValueError(f"{name} is for one outcome; this distribution has {self.n_outcomes}: see marginal.")
 
+    def _read_levels(self, p: ArrayLike) -> tuple[Array, bool]:
+        """Levels (n, m), and whether a single one was given."""
+        levels = np.asarray(p, dtype=np.float64)
+        if not ((levels >= 0) & (levels <= 1)).all():
+            raise ValueError("Expected levels between 0 and 1.")
+        if levels.ndim > 2 or (levels.ndim == 2 and len(levels) != len(self)):
+            raise ValueError(f"Expected levels of shape (m,) or ({len(self)}, m); got {levels.shape}.")
+        shape = (len(self), levels.shape[-1] if levels.ndim else 1)
+        return np.array(np.broadcast_to(np.atleast_1d(levels), shape)), levels.ndim == 0
+
     def _points(self, y: ArrayLike) -> tuple[Array, tuple[int, ...]]:
         """Outcomes as (n, m, d), and the shape the answer should have."""
         values = np.asarray(y, dtype=np.float64)
@@ -294,7 +299,7 @@ class SampledMarginal:
         return low, high
 
 
-def _crps_of_atoms(atoms: Array, mass: Array, truth: Array) -> Array:
+def crps_of_atoms(atoms: Array, mass: Array, truth: Array) -> Array:
     """CRPS (n,) of distributions that sit on atoms (n, k) with masses (n, k), at outcomes truth (n, 1)."""
     order = np.argsort(atoms, axis=1)
     atoms, mass = np.take_along_axis(atoms, order, 1), np.take_along_axis(mass, order, 1)

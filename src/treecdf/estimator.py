@@ -20,8 +20,10 @@ from treecdf.classifiers import as_node_classifier
 from treecdf.distribution import ConditionalDistribution
 from treecdf.ensemble import Report, fit_ensemble
 from treecdf.grower import Growth
+from treecdf.mixed import RecordedDistribution
 from treecdf.plan import BASES, EFFORTS, PAPER_STAGES, STRUCTURES, has_no_rotations, make_plan
 from treecdf.progress import Progress, bar
+from treecdf.recorded import Atoms, continuous_part, notes, read_atoms, read_grid
 from treecdf.settings import as_generator, check_setting, is_int, is_real
 from treecdf.summary import summarize
 from treecdf.table import (
@@ -29,6 +31,7 @@ from treecdf.table import (
     check_bounds,
     check_size,
     has_repeats,
+    outcome_names,
     read_bounds,
     read_covariates,
     read_outcomes,
@@ -118,6 +121,13 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
         Kinds of trees, one after the other, each with its own early stopping. None: what suits the base.
     bounds : (low, high) or a list of one pair for each outcome, default None
         Hard ends of the outcomes' support; None for an end without bound. Outside them the density is zero.
+    atoms : "auto", list of numbers or None
+        One outcome: values with a probability of their own, such as exact zeros. Boosted trees of x say how probable
+        each is, the flow learns the rest; log_prob is then the log probability at an atom, the log density elsewhere.
+        "auto" finds values that come far more often than those around them.
+    resolution : "auto", number, list of one number or None for each outcome, or None
+        Step of the grid that outcomes were rounded to. Training outcomes are spread over their cells, log_prob is the
+        log of a cell's probability over its volume, draws and quantiles are on the grid. "auto" finds the step.
     categorical_features : list of names or numbers of columns, or of booleans, default None
         Columns of X whose values are names even if they look like numbers. Text and categorical dtypes need no mention.
     rotations : int or list of (d, d) arrays, default None
@@ -171,6 +181,10 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
         member, stage, train, validation (mean log-likelihood) and kept, for every tree that was grown.
     n_trees_ : int
         Trees in all flows.
+    outcome_names_ : tuple of str
+        Names of the outcomes if y was a frame or a series with a name.
+    atoms_, grid_ : Atoms or None, Grid or None
+        What was learnt about the recording of the outcomes.
     covariates_ : Covariates
         How the columns of X become numbers; `covariates_.kinds` says which were taken for numbers, which for names.
     feature_importances_ : (q,) array
@@ -185,6 +199,8 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
         base: Any = "auto",
         stages: Sequence[Stage] | None = None,
         bounds: Any = None,
+        atoms: Any = None,
+        resolution: Any = None,
         categorical_features: Any = None,
         rotations: Any = None,
         weights: str = "equal",
@@ -208,6 +224,8 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
         self.base = base
         self.stages = stages
         self.bounds = bounds
+        self.atoms = atoms
+        self.resolution = resolution
         self.categorical_features = categorical_features
         self.rotations = rotations
         self.weights = weights
@@ -251,10 +269,13 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
         table = read_table(self, X, y, sample_weight, rng)
         check_size(table, self.min_samples_node)
         self.n_outcomes_ = table.y.shape[1]
+        self.outcome_names_ = outcome_names(y, self.n_outcomes_)
         bounds = read_bounds(self.bounds, self.n_outcomes_)
         check_bounds(table, bounds, "y")
         self._check_base(bounds)
         validation = self._validation(X_val, y_val, sample_weight_val)
+        self.notes_ = notes(table, self.atoms, self.resolution)
+        table, validation = self._read_recording(table, validation, bounds, rng)
         plan = make_plan(self, len(table), table.x.shape[1], bounds, has_repeats(table.y))
 
         announce_compilation()
@@ -268,6 +289,19 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
         self.n_trees_ = sum(len(block) for flow in self.mixture_.trees() for block in flow.blocks)
         self.feature_importances_ = self._importances(table, rng)
         return self
+
+    def _read_recording(
+        self, table: Table, validation: Table | None, bounds: Sequence[Bound], rng: np.random.Generator
+    ) -> tuple[Table, Table | None]:
+        """Learn the atoms; the rows that are left for the flow, spread over the cells of the grid."""
+        values, self.grid_ = read_atoms(self.atoms, table), read_grid(self.resolution, table)
+        self.atoms_ = Atoms.fit(values, table, rng) if len(values) else None
+        table = continuous_part(table, values, self.grid_, bounds, rng)
+        check_size(table, self.min_samples_node)
+        if validation is not None:
+            validation = continuous_part(validation, values, self.grid_, bounds, rng)
+            validation = validation if len(validation) else None
+        return table, validation
 
     def _importances(self, table: Table, rng: np.random.Generator) -> Array:
         """Loss of log-likelihood when each covariate is shuffled among some of the training rows."""
@@ -287,7 +321,10 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
     def predict_distribution(self, X: ArrayLike) -> ConditionalDistribution:
         """The conditional distributions at covariates X (n, q)."""
         check_is_fitted(self, "mixture_")
-        return ConditionalDistribution(self.mixture_, read_covariates(self, X), self._n_threads())
+        distribution = ConditionalDistribution(self.mixture_, read_covariates(self, X), self._n_threads())
+        if self.atoms_ is None and self.grid_ is None:
+            return distribution
+        return RecordedDistribution(distribution, self.atoms_, self.grid_)
 
     def log_prob(self, X: ArrayLike, y: ArrayLike) -> Array:
         """Exact log density (n,) of outcomes y at covariates X, in the outcomes' own unit."""
@@ -315,7 +352,7 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
     def summary(self) -> str:
         """What was trained and chosen, in words."""
         check_is_fitted(self, "mixture_")
-        return summarize(self.families_, self.family_weights_)
+        return "\n".join([summarize(self.families_, self.family_weights_), *self.notes_])
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -69,6 +69,14 @@ def read_covariates(model: BaseEstimator, X: ArrayLike) -> Array:
     return model.covariates_(read_columns(model, X, model.categorical_features, reset=False))
 
 
+def outcome_names(y: Any, n_outcomes: int) -> tuple[str, ...]:
+    """Names of the outcomes if y is a frame or a series with a name; else y, or y0, y1, ..."""
+    given = list(y.columns) if hasattr(y, "columns") else [getattr(y, "name", None)]
+    if len(given) == n_outcomes and all(name is not None for name in given):
+        return tuple(str(name) for name in given)
+    return ("y",) if n_outcomes == 1 else tuple(f"y{j}" for j in range(n_outcomes))
+
+
 def read_outcomes(y: ArrayLike, n_outcomes: int | None = None) -> Array:
     """Outcomes (n, d) as float64; a flat y is one outcome."""
     if y is None:
