@@ -113,6 +113,11 @@ def _array(
     expect(not finite or np.isfinite(value).all(), f"{name} to be finite")
 
 
+def _for_kernels(*arrays: NDArray[Any]) -> None:
+    """Kernels are compiled for such arrays; others would be compiled for anew."""
+    expect(all(array.flags.c_contiguous for array in arrays), "arrays of kernels with rows next to each other")
+
+
 def _number(value: Any, name: str, low: float = -np.inf, high: float = np.inf, finite: bool = True) -> None:
     expect(isinstance(value, float | int) and not isinstance(value, bool), f"{name} to be a number")
     expect(low <= value <= high and (not finite or np.isfinite(value)), f"{name} from {low:g} to {high:g}; got {value}")
@@ -217,6 +222,7 @@ def _trees(part: TreeSequence, q: int, visit: _Visit) -> None:
     if part.kind[0] == LINEAR and isinstance(theta, np.ndarray) and theta.shape[1:] == (1,):
         width = 1  # constants have no slopes
     _array(theta, "theta", (len(nodes), width), finite=part.kind[0] != TREES)
+    _for_kernels(nodes, theta, roots, part.kind)
     if part.kind[0] == TREES:
         _node_trees(theta, int(part.kind[1]), 2 ** int(part.kind[2]), q)
 
@@ -390,6 +396,7 @@ def _boosted_scores(part: BoostedScores, q: int, visit: _Visit) -> None:
     _array(part.column, "column", (n_trees, n_leaves - 1), np.int64, -1, q - 1)
     _array(part.cut, "cut", (n_trees, n_leaves - 1), np.int64)
     _array(part.missing_left, "missing_left", (n_trees, n_leaves - 1), np.int64, 0, 1)
+    _for_kernels(part.leaf, part.column, part.cut, part.missing_left)
 
 
 def _binner(part: Binner, q: int, visit: _Visit) -> None:

@@ -235,8 +235,8 @@ def _is_honest(sizes: Mapping[str, int], size: int) -> bool:
     return text <= size + _SMALL and sum(sizes.values()) <= _MOST_PACKED * size + _SMALL
 
 
-def _checksum(data: Any) -> str:
-    return hashlib.sha256(memoryview(data.view(np.uint8) if isinstance(data, np.ndarray) else data)).hexdigest()
+def _checksum(data: bytes | NDArray[Any]) -> str:
+    return hashlib.sha256(data if isinstance(data, bytes) else data.view(np.uint8).data).hexdigest()
 
 
 def _replace(path: Path, data: bytes) -> None:
