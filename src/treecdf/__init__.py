@@ -3,8 +3,19 @@
 from treecdf.boosting import Stage
 from treecdf.classifiers import MLP, BoostedTrees, Constant, Logistic
 from treecdf.distribution import ConditionalDistribution
-from treecdf.estimator import TreeFlowRegressor
+from treecdf.estimator import TreeFlowRegressor, load_model
+from treecdf.files import ModelFileError
 
 __version__ = "0.1.0.dev0"
 
-__all__ = ["MLP", "BoostedTrees", "ConditionalDistribution", "Constant", "Logistic", "Stage", "TreeFlowRegressor"]
+__all__ = [
+    "MLP",
+    "BoostedTrees",
+    "ConditionalDistribution",
+    "Constant",
+    "Logistic",
+    "ModelFileError",
+    "Stage",
+    "TreeFlowRegressor",
+    "load_model",
+]

@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from treecdf.estimator import TreeFlowRegressor
-from treecdf.files import load_model
+from treecdf.estimator import TreeFlowRegressor, load_model
 
 _TABLES = (".csv", ".parquet")
 _PICTURES = (".png", ".pdf", ".svg", ".jpg")

@@ -13,7 +13,7 @@ from treecdf.ensemble import Family
 from treecdf.flow import TreeFlow
 from treecdf.mixture import Chain
 
-_KINDS = {
+KINDS = {
     "flow": "flows of one outcome on a conditional base",
     "joint": "flows of all outcomes",
     "smooth": "flows on an unconditional base, with smooth nodes",
@@ -39,7 +39,7 @@ def _family(family: Family, weight: float) -> Iterator[str]:
                 yield f"  outcome {number}: {_flows(link.trees())}"
                 yield from _base(link.trees()[0], "    ")
         else:
-            yield f"  {_KINDS[family.name]}: {_flows([flow for m in family.members for flow in m.trees()])}"
+            yield f"  {KINDS[family.name]}: {_flows([flow for m in family.members for flow in m.trees()])}"
             yield from _base(member.trees()[0], "  ")
 
 
