@@ -30,6 +30,13 @@ def axes(ax: Any, size: tuple[float, float] = (6.0, 3.8)) -> tuple[Any, Any]:
     return figure, ax
 
 
+def paler(colour: str, strength: float) -> Any:
+    """The colour mixed with white: 0 is white, 1 the colour itself."""
+    from matplotlib.colors import to_rgb
+
+    return tuple(1 - strength * (1 - part) for part in to_rgb(colour))
+
+
 def colours(n: int) -> list[Any]:
     """n colours that can be told apart, from a scale of colours if there are many."""
     if n <= len(COLOURS):

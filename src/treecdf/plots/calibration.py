@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.stats import binom, kstest
 
 from treecdf.plots._outcomes import one_outcome, predict, truth
-from treecdf.plots._style import BLUE, GREY, INK, axes
+from treecdf.plots._style import BLUE, GREY, INK, axes, paler
 
 Array = NDArray[np.float64]
 
@@ -56,8 +56,9 @@ class PITDisplay:
     def plot(self, ax: Any = None) -> Self:
         """Draw on the given axes or on new ones."""
         self.figure_, self.ax_ = axes(ax, (5.4, 3.4))
-        self.ax_.axhspan(*self.band, color=GREY, alpha=0.25, linewidth=0, label="95 % of uniform bars")
-        self.ax_.bar(self.edges[:-1], self.height, np.diff(self.edges), align="edge", color=BLUE, edgecolor="white")
+        bar = {"color": paler(BLUE, 0.6), "edgecolor": "white"}
+        self.ax_.bar(self.edges[:-1], self.height, np.diff(self.edges), align="edge", **bar)
+        self.ax_.axhspan(*self.band, color=GREY, alpha=0.3, linewidth=0, label="95 % of a perfect model's bars")
         self.ax_.axhline(1.0, color=INK, linewidth=1, linestyle="--")
         self.ax_.set(xlabel="PIT: CDF at the true outcome", ylabel="density", xlim=(0, 1))
         self.ax_.set_ylim(0, 1.25 * max(self.height.max(), self.band[1]))

@@ -7,6 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 
 from treecdf.plots._outcomes import choose, outcome_names, predict
 from treecdf.plots._style import DENSITY_MAP, GREY, INK, axes, colours
@@ -15,7 +16,9 @@ from treecdf.table import read_outcomes
 Array = NDArray[np.float64]
 
 _TAIL = 0.001  # probability beyond each end of the grid
+_TAIL_OF_DRAWS = 0.003  # the same of two outcomes, whose range is known through draws
 _MARGIN = 0.05  # of the grid's length, at each end
+_FAINT = 0.01  # of the highest density; what is fainter at the edge of a picture is not shown
 _MOST_ROWS = 8
 _REGIONS = (0.5, 0.9)  # probabilities of the regions of highest density that get a contour
 
@@ -64,7 +67,7 @@ class ConditionalDensityDisplay:
         d, names = distribution.n_outcomes, outcome_names(y, distribution.n_outcomes)
         points = None if y is None else read_outcomes(y, d)
         if d == 2 and outcome is None:
-            grid, density = _joint(distribution, n_grid or 100)
+            grid, density = _joint(distribution, n_grid or 150)
             return cls(grid, density, _labels(labels, 1), names, points).plot(ax)
         if d > 2 and outcome is None:
             raise ValueError(f"The model has {d} outcomes and a joint density is drawn of two: pass outcome=0, ....")
@@ -94,8 +97,9 @@ class ConditionalDensityDisplay:
             if self.points is not None:
                 height = np.interp(self.points[k], y, self.density[k])
                 self.ax_.plot(self.points[k], height, "o", color=colour, markeredgecolor="white", markersize=8)
-        self.ax_.set(xlabel=self.names[0], ylabel="density", xlim=(y[0], y[-1]), title=f"p({self.names[0]} | x)")
-        self.ax_.set_ylim(bottom=0)
+        seen = (self.density >= _FAINT * self.density.max(axis=1, keepdims=True)).any(axis=0)
+        self.ax_.set(xlabel=self.names[0], ylabel="density", title=f"p({self.names[0]} | x)")
+        self.ax_.set(xlim=_widen(*_ends(y, seen, self.points)), ylim=(0, 1.05 * self.density.max()))
         if self.points is not None:
             self.ax_.plot([], [], "o", color=GREY, markersize=8, label="true outcome")
         self.ax_.legend(frameon=False, loc="best")
@@ -106,20 +110,27 @@ class ConditionalDensityDisplay:
         colours_of = self.ax_.pcolormesh(first, second, self.density.T, cmap=DENSITY_MAP, vmin=0, rasterized=True)
         self.figure_.colorbar(colours_of, ax=self.ax_, label="density").outline.set_visible(False)
         heights = self._region_heights()
-        lines = self.ax_.contour(first, second, self.density.T, levels=heights, colors=INK, linewidths=0.9)
-        self.ax_.clabel(
-            lines, fmt={h: f"{100 * p:g} %" for h, p in zip(heights, _REGIONS[::-1], strict=True)}, fontsize=8
-        )
+        for height, share, style in zip(heights, _REGIONS, ("-", "--"), strict=True):
+            self.ax_.contour(first, second, self.density.T, levels=[height], colors=INK, linestyles=style, linewidths=1)
+            self.ax_.plot([], [], color=INK, linestyle=style, linewidth=1, label=f"holds {100 * share:g} %")
         if self.points is not None:
             self.ax_.scatter(*self.points.T, s=14, color="white", edgecolors=INK, linewidths=0.7, zorder=3)
-        self.ax_.set(xlim=(first[0], first[-1]), ylim=(second[0], second[-1]))
+        seen = self.density >= _FAINT * self.density.max()
+        self.ax_.set(xlim=_ends(first, seen.any(axis=1)), ylim=_ends(second, seen.any(axis=0)))
+        self.ax_.legend(frameon=False, loc="best", fontsize="small")
         self.ax_.set(xlabel=self.names[0], ylabel=self.names[1], title=f"p({', '.join(self.names)} | {self.labels[0]})")
 
     def _region_heights(self) -> list[float]:
-        """Densities at the border of the regions of highest density, widest region first."""
+        """Densities at the border of the regions of highest density."""
         ordered = np.sort(self.density.ravel())[::-1]
         inside = np.cumsum(ordered) / ordered.sum()
-        return [float(ordered[np.searchsorted(inside, share)]) for share in sorted(_REGIONS, reverse=True)]
+        return [float(ordered[np.searchsorted(inside, share)]) for share in _REGIONS]
+
+
+def _ends(y: Array, seen: NDArray[np.bool_], points: Array | None = None) -> tuple[float, float]:
+    """First and last value that is seen, or is a point."""
+    shown = np.concatenate([y[seen], [] if points is None else points])
+    return float(shown.min()), float(shown.max())
 
 
 def _labels(labels: Sequence[str] | None, n: int) -> list[str]:
@@ -132,9 +143,10 @@ def _labels(labels: Sequence[str] | None, n: int) -> list[str]:
 
 def _curves(distribution: Any, n_grid: int) -> tuple[tuple[Array, ...], Array]:
     """Exact densities (rows, m) on one grid; quantiles are among its points, so that no peak falls between them."""
-    quantiles = distribution.icdf(np.concatenate([[_TAIL], np.arange(1, 100) / 100, [1 - _TAIL]]))
-    ends = _widen(float(quantiles.min()), float(quantiles.max()))
-    y = np.unique(np.concatenate([np.linspace(*ends, n_grid), quantiles.ravel()]))
+    levels = np.concatenate([[_TAIL, 1 - _TAIL], expit(np.linspace(-14, 14, 141))])
+    quantiles = distribution.icdf(levels)
+    low, high = _widen(float(quantiles[:, 0].min()), float(quantiles[:, 1].max()))
+    y = np.unique(np.concatenate([np.linspace(low, high, n_grid), quantiles[(quantiles > low) & (quantiles < high)]]))
     return (y,), distribution.pdf(np.tile(y, (len(distribution), 1)))
 
 
@@ -150,7 +162,7 @@ def _joint(distribution: Any, n_grid: int) -> tuple[tuple[Array, ...], Array]:
     """Exact joint density (m, m) of two outcomes at one row."""
     if len(distribution) != 1:
         raise ValueError(f"Expected one row in X for two outcomes; got {len(distribution)}: choose one, or an outcome.")
-    ends = [distribution.marginal(j).icdf([_TAIL, 1 - _TAIL])[0] for j in range(2)]
+    ends = [distribution.marginal(j).icdf([_TAIL_OF_DRAWS, 1 - _TAIL_OF_DRAWS])[0] for j in range(2)]
     first, second = (np.linspace(*_widen(float(low), float(high)), n_grid) for low, high in ends)
     points = np.stack(np.meshgrid(first, second, indexing="ij"), axis=-1)
     return (first, second), distribution.pdf(points.reshape(1, -1, 2)).reshape(n_grid, n_grid)

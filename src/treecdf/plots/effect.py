@@ -56,7 +56,7 @@ class CovariateEffectDisplay:
         levels: Sequence[float] = _LEVELS,
         max_rows: int = 100,
         n_grid: int = 24,
-        n_cells: int = 64,
+        n_cells: int = 80,
         outcome: int | None = None,
         random_state: Any = 0,
         ax: Any = None,
@@ -107,7 +107,9 @@ class CovariateEffectDisplay:
         if isinstance(self.values, list):
             first, last = place[0] - 0.5, place[-1] + 0.5
         edges = np.concatenate([[first], middle, [last]])
+        ends = self.quantiles([0.01, 0.99])
         cells = self.ax_.pcolormesh(edges, self.y_edges, self.density.T, cmap=DENSITY_MAP, vmin=0, rasterized=True)
+        self.ax_.set_ylim(ends.min(), ends.max())
         self.figure_.colorbar(cells, ax=self.ax_, label="density").outline.set_visible(False)
 
     def _draw_quantiles(self, place: Array, levels: Sequence[float]) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treecdf.plots._outcomes import choose, one_outcome, outcome_names, predict
-from treecdf.plots._style import BLUE, INK, axes
+from treecdf.plots._style import BLUE, INK, axes, paler
 from treecdf.plots._tables import Covariates
 from treecdf.settings import check_setting
 from treecdf.table import read_outcomes
@@ -89,7 +89,7 @@ class FanChartDisplay:
         self.figure_, self.ax_ = axes(ax)
         if self.points is not None:
             x, y = self.points
-            self.ax_.scatter(x, y, s=7, color=INK, alpha=0.35, linewidths=0, zorder=1)
+            self.ax_.scatter(x, y, s=7, color=INK, alpha=0.5, linewidths=0, zorder=4)
         draw = self._draw_bars if isinstance(self.values, list) else self._draw_bands
         draw()
         self.ax_.set(xlabel=self.names[0], ylabel=self.names[1])
@@ -113,4 +113,5 @@ class FanChartDisplay:
         self.ax_.set_xticks(place, self.values)
 
     def _band(self, k: int) -> dict[str, Any]:
-        return {"color": BLUE, "alpha": 0.22, "linewidth": 0, "label": f"{100 * self.levels[k]:g} %"}
+        strength = 0.55 - 0.4 * k / max(len(self.levels) - 1, 1)
+        return {"color": paler(BLUE, strength), "linewidth": 0, "label": f"{100 * self.levels[k]:g} %"}

@@ -61,7 +61,7 @@ class HistoryDisplay:
         for label, style in (("validation", "-"), ("training", "--")):
             if label == "training" or np.isfinite(self.validation).any():
                 self.ax_.plot([], [], color=INK, linestyle=style, label=label)
-        self.ax_.plot([], [], color=INK, linestyle="", marker="o", label="best, kept up to here")
+        self.ax_.plot([], [], color=INK, linestyle="", marker="o", label="best, later trees dropped")
         self.ax_.set(xlabel="trees", ylabel="mean log-likelihood", title="Training")
         self.ax_.xaxis.get_major_locator().set_params(integer=True)
         self.ax_.set_xlim(left=0)
@@ -74,20 +74,27 @@ class HistoryDisplay:
         label = f"member {member}" if 1 < n_members <= len(COLOURS) else None
         if label:
             self.ax_.plot([], [], color=colour, linewidth=4, label=label)
-        for number, rows in enumerate(self._stages(member)):
+        stages = self._stages(member)
+        for number, rows in enumerate(stages):
             kept = np.concatenate([start, rows[self.kept[rows]]])
             dropped = np.concatenate([kept[-1:], rows[~self.kept[rows]]])
             for style, score in scores.items():
                 width = 1.8 if style == "-" else 1.1
                 self.ax_.plot(self.n_trees[kept], score[kept], color=colour, linestyle=style, linewidth=width)
                 self.ax_.plot(self.n_trees[dropped], score[dropped], color=colour, linestyle=style, alpha=0.3)
-            if number and n_members == 1:
-                self.ax_.axvline(self.n_trees[rows[0]] - 1, color=GREY, linewidth=1, linestyle=":")
+            if len(stages) > 1 and n_members == 1:
+                self._draw_boundary(number, int(self.n_trees[rows[0]]) - 1)
             start = kept[-1:]
         if member in self.best:
             best = self.best[member]
             score_at = self.validation[best] if np.isfinite(self.validation[best]) else self.train[best]
             self.ax_.plot(self.n_trees[best], score_at, marker="o", color=colour, markeredgecolor="white", zorder=4)
+
+    def _draw_boundary(self, number: int, place: int) -> None:
+        if number:
+            self.ax_.axvline(place, color=GREY, linewidth=1, linestyle=":")
+        aside = {"xytext": (4, 3), "textcoords": "offset points", "xycoords": ("data", "axes fraction")}
+        self.ax_.annotate(f"stage {number + 1}", (place, 0), color=INK, fontsize="small", **aside)
 
     def _stages(self, member: int) -> list[Ints]:
         """Places of the member's trees, stage by stage."""

@@ -48,5 +48,6 @@ class ImportanceDisplay:
         self.ax_.tick_params(left=False, bottom=False, labelbottom=False)
         self.ax_.set_xlim(0, 1.12 * max(float(shown.max(initial=0.0)), 1e-9))
         left = len(self.names) - len(shown)
-        self.ax_.set_title("Share of the log-likelihood lost" + (f" ({left} smaller ones not shown)" if left else ""))
+        self.ax_.set_title("Importance" + (f" ({left} smaller ones not shown)" if left else ""))
+        self.ax_.set_xlabel("share of the log-likelihood lost when shuffled")
         return self

@@ -67,8 +67,8 @@ class IntervalDisplay:
         for hit, colour, word in ((True, BLUE, "inside"), (False, VERMILION, "outside")):
             at = self.hit[order] == hit
             rows = order[at]
-            self.ax_.vlines(place[at], self.lower[rows], self.upper[rows], color=colour, alpha=0.45, linewidth=1.6)
-            marker, size = ("o", 9) if hit else ("D", 16)
+            marker, size, alpha = ("o", 9, 0.4) if hit else ("D", 18, 0.8)
+            self.ax_.vlines(place[at], self.lower[rows], self.upper[rows], color=colour, alpha=alpha, linewidth=1.6)
             self.ax_.scatter(place[at], self.truth[rows], s=size, marker=marker, color=colour, label=word, zorder=3)
         self.ax_.plot(place, self.median[order], color=INK, linewidth=1, label="median")
         rows_of = f"{len(order)} of {len(self.hit)} rows" if len(order) < len(self.hit) else "rows"
