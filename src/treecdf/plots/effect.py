@@ -113,12 +113,12 @@ class CovariateEffectDisplay:
         self.figure_.colorbar(cells, ax=self.ax_, label="density").outline.set_visible(False)
 
     def _draw_quantiles(self, place: Array, levels: Sequence[float]) -> None:
-        marker = "o" if isinstance(self.values, list) else None
+        style = "o" if isinstance(self.values, list) else "-"
         ordered = sorted(levels, reverse=True)
         for level, curve in zip(ordered, self.quantiles(ordered), strict=True):
             strength = 1.0 - 1.4 * abs(level - 0.5)
             width = 2.2 if level == 0.5 else 1.5
-            self.ax_.plot(place, curve, color=BLUE, alpha=strength, linewidth=width, marker=marker)
+            self.ax_.plot(place, curve, style, color=BLUE, alpha=strength, linewidth=width)
             self.ax_.annotate(
                 f"{100 * level:g} %",
                 (place[-1], curve[-1]),

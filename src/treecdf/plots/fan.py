@@ -89,6 +89,8 @@ class FanChartDisplay:
         self.figure_, self.ax_ = axes(ax)
         if self.points is not None:
             x, y = self.points
+            if isinstance(self.values, list):  # spread points that would hide each other
+                x = x + np.random.default_rng(0).uniform(-0.2, 0.2, len(x))
             self.ax_.scatter(x, y, s=7, color=INK, alpha=0.5, linewidths=0, zorder=4)
         draw = self._draw_bars if isinstance(self.values, list) else self._draw_bands
         draw()

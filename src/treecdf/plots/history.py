@@ -61,11 +61,14 @@ class HistoryDisplay:
         for label, style in (("validation", "-"), ("training", "--")):
             if label == "training" or np.isfinite(self.validation).any():
                 self.ax_.plot([], [], color=INK, linestyle=style, label=label)
+        if len(members) > 1 and len(np.unique(self.stage)) > 1:
+            self.ax_.plot([], [], color=INK, linestyle="", marker="|", markersize=12, label="next stage")
         self.ax_.plot([], [], color=INK, linestyle="", marker="o", label="best, later trees dropped")
         self.ax_.set(xlabel="trees", ylabel="mean log-likelihood", title="Training")
         self.ax_.xaxis.get_major_locator().set_params(integer=True)
         self.ax_.set_xlim(left=0)
-        self.ax_.legend(frameon=False, loc="best")
+        beside = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5)} if len(members) > 1 else {"loc": "best"}
+        self.ax_.legend(frameon=False, **beside)
         return self
 
     def _draw_member(self, member: int, colour: Any, n_members: int) -> None:
@@ -84,6 +87,8 @@ class HistoryDisplay:
                 self.ax_.plot(self.n_trees[dropped], score[dropped], color=colour, linestyle=style, alpha=0.3)
             if len(stages) > 1 and n_members == 1:
                 self._draw_boundary(number, int(self.n_trees[rows[0]]) - 1)
+            elif len(start):
+                self.ax_.plot(self.n_trees[start], self.validation[start], "|", color=colour, markersize=12)
             start = kept[-1:]
         if member in self.best:
             best = self.best[member]
