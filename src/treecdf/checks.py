@@ -432,6 +432,7 @@ def _binner(part: Binner, q: int, visit: _Visit) -> None:
 
 PREDICTORS = (FittedPolynomial, FittedProcess, FittedNetworks, FirstScore)
 
+
 # Every class that may be part of a model file, and how it is checked
 def _covariates(part: Covariates, n_columns: int, visit: _Visit) -> None:
     _tuple(part.columns, "columns", n_columns)
@@ -447,7 +448,8 @@ def _number_column(part: Number, q: int, visit: _Visit) -> None:
 def _category(part: Category, q: int, visit: _Visit) -> None:
     _texts(part.levels, "levels")
     expect(len(set(part.levels)) == len(part.levels), "levels that differ")
-    expect(type(part.n_indicators) is int and 1 <= part.n_indicators <= max(1, len(part.levels)), "indicators of levels")
+    expect(type(part.n_indicators) is int, "a number of indicators")
+    expect(1 <= part.n_indicators <= max(1, len(part.levels)), "indicators of levels")
     if isinstance(part.means, np.ndarray) and part.means.size:
         _array(part.means, "means", (len(part.levels) + 1, -1))
     else:

@@ -106,12 +106,13 @@ def plot(args: argparse.Namespace) -> None:
     from treecdf import plots
 
     model = load_model(args.model)
-    if args.kind in ("importance", "history"):
-        display = {"importance": plots.ImportanceDisplay, "history": plots.HistoryDisplay}[args.kind]
-        figure = display.from_estimator(model).figure_
+    if args.kind == "importance":
+        figure = plots.ImportanceDisplay.from_estimator(model).figure_
+    elif args.kind == "history":
+        figure = plots.HistoryDisplay.from_estimator(model).figure_
+    elif args.table is None:
+        raise ValueError(f"--kind {args.kind} draws rows of a table: name one after the model.")
     else:
-        if args.table is None:
-            raise ValueError(f"--kind {args.kind} draws rows of a table: name one after the model.")
         figure = _plot_of_rows(plots, model, read_table(args.table), args)
     _write(args.out, lambda path: figure.savefig(path, dpi=150))
     print(f"written to {args.out}")

@@ -1,0 +1,57 @@
+"""The model's distributions and the true outcomes, one outcome at a time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treecdf.table import read_outcomes
+
+Array = NDArray[np.float64]
+
+
+def predict(model: Any, X: Any) -> Any:
+    """Conditional distributions at the rows of X."""
+    if not hasattr(model, "predict_distribution"):
+        raise TypeError(
+            f"Expected a model with predict_distribution; got {type(model).__name__}. Of a pipeline pass the last step "
+            "and what the others make of X: pipe[-1], pipe[:-1].transform(X)."
+        )
+    return model.predict_distribution(X)
+
+
+def choose(outcome: int | None, n_outcomes: int) -> int:
+    """Number of the outcome to show; with several the user has to say which."""
+    if outcome is None:
+        if n_outcomes > 1:
+            raise ValueError(f"This picture is of one outcome and the model has {n_outcomes}: pass outcome=0, ....")
+        return 0
+    if not isinstance(outcome, (int, np.integer)) or not 0 <= outcome < n_outcomes:
+        raise ValueError(f"Expected outcome to be a number from 0 to {n_outcomes - 1}; got {outcome!r}.")
+    return int(outcome)
+
+
+def one_outcome(distribution: Any, outcome: int | None) -> Any:
+    """Distributions of one outcome: exact ones, or draws if the model has several."""
+    j = choose(outcome, distribution.n_outcomes)
+    return distribution if distribution.n_outcomes == 1 else distribution.marginal(j)
+
+
+def truth(y: Any, outcome: int | None, distribution: Any) -> Array:
+    """True outcomes (n,) of the rows of a distribution, in the order of its rows."""
+    values = read_outcomes(y, distribution.n_outcomes)
+    if len(values) != len(distribution):
+        raise ValueError(f"X has {len(distribution)} rows and y has {len(values)}: they must have the same number.")
+    return values[:, choose(outcome, distribution.n_outcomes)]
+
+
+def outcome_names(y: Any, n_outcomes: int) -> list[str]:
+    """Names of the outcomes: those of y if it is a frame or a series, else y, or y0, y1, ..."""
+    columns = getattr(y, "columns", None)
+    if columns is not None and len(columns) == n_outcomes:
+        return [str(name) for name in columns]
+    if n_outcomes == 1:
+        return [str(getattr(y, "name", None) or "y")]
+    return [f"y{j}" for j in range(n_outcomes)]

@@ -1,0 +1,44 @@
+"""What all pictures share: colours that colour-blind people can tell apart, and axes without junk."""
+
+from __future__ import annotations
+
+from typing import Any
+
+# Okabe and Ito's colours, the darker ones first.
+BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY = "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"
+INK, GREY = "#333333", "#8c8c8c"
+COLOURS = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, INK, GREY)
+DENSITY_MAP = "magma_r"
+
+
+def pyplot() -> Any:
+    """matplotlib.pyplot, or a complaint that says how to get it."""
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError:
+        raise ImportError("Pictures need matplotlib: pip install 'treecdf[plots]'.") from None
+    return plt
+
+
+def axes(ax: Any, size: tuple[float, float] = (6.0, 3.8)) -> tuple[Any, Any]:
+    """Figure and axes to draw on: those of `ax`, or new ones."""
+    if ax is None:
+        figure, ax = pyplot().subplots(figsize=size, layout="constrained")
+    else:
+        figure = ax.figure
+    ax.spines[["top", "right"]].set_visible(False)
+    return figure, ax
+
+
+def paler(colour: str, strength: float) -> Any:
+    """The colour mixed with white: 0 is white, 1 the colour itself."""
+    from matplotlib.colors import to_rgb
+
+    return tuple(1 - strength * (1 - part) for part in to_rgb(colour))
+
+
+def colours(n: int) -> list[Any]:
+    """n colours that can be told apart, from a scale of colours if there are many."""
+    if n <= len(COLOURS):
+        return list(COLOURS[:n])
+    return list(pyplot().get_cmap("viridis")([k / n for k in range(n)]))

@@ -1,0 +1,124 @@
+"""Is the model right about its own uncertainty? Two pictures of the probability integral transform."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import binom, kstest
+
+from treecdf.plots._outcomes import one_outcome, predict, truth
+from treecdf.plots._style import BLUE, GREY, INK, axes, paler
+
+Array = NDArray[np.float64]
+
+_BAND = (0.025, 0.975)  # ends of the band that holds 95 % of what a perfect model gives
+_LEVELS = tuple(np.arange(1, 20) / 20)
+
+
+class PITDisplay:
+    """Histogram of the PIT, the CDF at the true outcomes: flat if the model is right.
+
+    A U shape: distributions too narrow; a hump: too wide; a slope: shifted.
+
+    Attributes
+    ----------
+    pit : (n,) array
+        CDF of each row at its true outcome.
+    edges, height : (bins + 1,) and (bins,) arrays
+        Histogram; a perfect model's bars are 1 high on average.
+    band : (low, high)
+        95 % of the bars of a perfect model are between these heights.
+    ks, p_value : float
+        Kolmogorov-Smirnov distance from the uniform distribution, and its p-value.
+    """
+
+    def __init__(self, pit: Array, n_bins: int | None = None) -> None:
+        self.pit = np.asarray(pit, dtype=np.float64)
+        n = len(self.pit)
+        bins = int(np.clip(n // 20, 5, 20)) if n_bins is None else n_bins
+        counts, self.edges = np.histogram(self.pit, bins=bins, range=(0.0, 1.0))
+        self.height: Array = counts * bins / n
+        low, high = binom.ppf(_BAND, n, 1 / bins) * bins / n
+        self.band = (float(low), float(high))
+        test = kstest(self.pit, "uniform")
+        self.ks, self.p_value = float(test.statistic), float(test.pvalue)
+
+    @classmethod
+    def from_estimator(
+        cls, model: Any, X: Any, y: Any, *, n_bins: int | None = None, outcome: int | None = None, ax: Any = None
+    ) -> Self:
+        """From rows the model was not trained on; `outcome` says which, if there are several."""
+        return cls(_pit(model, X, y, outcome), n_bins).plot(ax)
+
+    def plot(self, ax: Any = None) -> Self:
+        """Draw on the given axes or on new ones."""
+        self.figure_, self.ax_ = axes(ax, (5.4, 3.4))
+        bar = {"color": paler(BLUE, 0.6), "edgecolor": "white"}
+        self.ax_.bar(self.edges[:-1], self.height, np.diff(self.edges), align="edge", **bar)
+        self.ax_.axhspan(*self.band, color=GREY, alpha=0.3, linewidth=0, label="95 % of a perfect model's bars")
+        self.ax_.axhline(1.0, color=INK, linewidth=1, linestyle="--")
+        self.ax_.set(xlabel="PIT: CDF at the true outcome", ylabel="density", xlim=(0, 1))
+        self.ax_.set_ylim(0, 1.25 * max(self.height.max(), self.band[1]))
+        self.ax_.set_title(f"KS {self.ks:.3f} (p = {self.p_value:.2g}), {len(self.pit)} rows")
+        self.ax_.legend(loc="upper right", frameon=False)
+        return self
+
+
+class CalibrationDisplay:
+    """Share of the true outcomes inside central intervals, against what the intervals promise.
+
+    Attributes
+    ----------
+    levels, coverage : (m,) arrays
+        Promised and found share.
+    low, high : (m,) arrays
+        95 % of perfect models have a coverage between these, level by level.
+    """
+
+    def __init__(self, pit: Array, levels: Sequence[float] = _LEVELS) -> None:
+        self.levels = np.asarray(levels, dtype=np.float64)
+        if self.levels.ndim != 1 or not ((self.levels > 0) & (self.levels < 1)).all():
+            raise ValueError(f"Expected levels between 0 and 1; got {levels!r}.")
+        off_centre = np.abs(2 * np.asarray(pit, dtype=np.float64) - 1)
+        self.n_rows = len(off_centre)
+        self.coverage: Array = (off_centre[:, None] <= self.levels).mean(axis=0)
+        self.low, self.high = (binom.ppf(end, self.n_rows, self.levels) / self.n_rows for end in _BAND)
+
+    @classmethod
+    def from_estimator(
+        cls,
+        model: Any,
+        X: Any,
+        y: Any,
+        *,
+        levels: Sequence[float] = _LEVELS,
+        outcome: int | None = None,
+        ax: Any = None,
+    ) -> Self:
+        """From rows the model was not trained on; `outcome` says which, if there are several."""
+        return cls(_pit(model, X, y, outcome), levels).plot(ax)
+
+    def plot(self, ax: Any = None) -> Self:
+        """Draw on the given axes or on new ones."""
+        self.figure_, self.ax_ = axes(ax, (4.6, 4.4))
+        ends = np.concatenate([[0.0], self.levels, [1.0]])
+        low, high = np.concatenate([[0.0], self.low, [1.0]]), np.concatenate([[0.0], self.high, [1.0]])
+        self.ax_.fill_between(ends, low, high, color=GREY, alpha=0.25, linewidth=0, label="95 % of perfect models")
+        self.ax_.plot([0, 1], [0, 1], color=INK, linewidth=1, linestyle="--")
+        self.ax_.plot(self.levels, self.coverage, color=BLUE, marker="o", markersize=4, label="model")
+        self.ax_.set(xlabel="level of the central interval", ylabel="share of outcomes inside", xlim=(0, 1))
+        self.ax_.set(ylim=(0, 1), aspect="equal", title=f"Coverage of {self.n_rows} rows")
+        for axis in (self.ax_.xaxis, self.ax_.yaxis):
+            axis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
+        self.ax_.legend(loc="upper left", frameon=False)
+        return self
+
+
+def _pit(model: Any, X: Any, y: Any, outcome: int | None) -> Array:
+    """CDF (n,) of each row at its true outcome."""
+    distribution = predict(model, X)
+    values = truth(y, outcome, distribution)
+    return np.asarray(one_outcome(distribution, outcome).cdf(values))

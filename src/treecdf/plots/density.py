@@ -1,0 +1,173 @@
+"""The conditional density at some rows of covariates."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from treecdf.plots._outcomes import choose, outcome_names, predict
+from treecdf.plots._style import DENSITY_MAP, GREY, INK, axes, colours
+from treecdf.table import read_outcomes
+
+Array = NDArray[np.float64]
+
+_TAIL = 0.001  # probability beyond each end of the grid
+_TAIL_OF_DRAWS = 0.003  # the same of two outcomes, whose range is known through draws
+_MARGIN = 0.05  # of the grid's length, at each end
+_FAINT = 0.01  # of the highest density; what is fainter at the edge of a picture is not shown
+_MOST_ROWS = 8
+_REGIONS = (0.5, 0.9)  # probabilities of the regions of highest density that get a contour
+
+
+class ConditionalDensityDisplay:
+    """One outcome: curves of p(y | x) at a few rows. Two outcomes: a map of p(y | x) at one row.
+
+    Attributes
+    ----------
+    y_grid : tuple of arrays
+        Points of each outcome that is shown.
+    density : (rows, m) or (m0, m1) array
+        Of one outcome at the points for every row, or of two at all pairs of points.
+    labels : list of str
+        Of the rows.
+    """
+
+    def __init__(
+        self,
+        y_grid: tuple[Array, ...],
+        density: Array,
+        labels: list[str],
+        names: Sequence[str] = ("y",),
+        points: Array | None = None,
+    ) -> None:
+        self.y_grid, self.density, self.labels, self.names, self.points = y_grid, density, labels, names, points
+
+    @classmethod
+    def from_estimator(
+        cls,
+        model: Any,
+        X: Any,
+        *,
+        y: Any = None,
+        labels: Sequence[str] | None = None,
+        n_grid: int | None = None,
+        outcome: int | None = None,
+        ax: Any = None,
+    ) -> Self:
+        """From a fitted model and the rows X to show: one of two outcomes, else at most eight.
+
+        y: true outcomes to show. One outcome: of each row of X, marked on its curve; two: any number of points.
+        outcome: of several, show this one alone (its density is then from draws).
+        """
+        distribution = predict(model, X)
+        d, names = distribution.n_outcomes, outcome_names(y, distribution.n_outcomes)
+        points = None if y is None else read_outcomes(y, d)
+        if d == 2 and outcome is None:
+            grid, density = _joint(distribution, n_grid or 150)
+            return cls(grid, density, _labels(labels, 1), names, points).plot(ax)
+        if d > 2 and outcome is None:
+            raise ValueError(f"The model has {d} outcomes and a joint density is drawn of two: pass outcome=0, ....")
+        if len(distribution) > _MOST_ROWS:
+            raise ValueError(f"Expected at most {_MOST_ROWS} rows in X; got {len(distribution)}: choose some, X[:3].")
+        j = choose(outcome, d)
+        if points is not None and len(points) != len(distribution):
+            raise ValueError(f"X has {len(distribution)} rows and y has {len(points)}: they must have the same number.")
+        grid, density = _curves(distribution, n_grid or 400) if d == 1 else _curves_of_draws(distribution.marginal(j))
+        shown = None if points is None else points[:, j]
+        return cls(grid, density, _labels(labels, len(distribution)), names[j : j + 1], shown).plot(ax)
+
+    def plot(self, ax: Any = None) -> Self:
+        """Draw on the given axes or on new ones."""
+        if len(self.y_grid) == 1:
+            self._plot_curves(ax)
+        else:
+            self._plot_map(ax)
+        return self
+
+    def _plot_curves(self, ax: Any) -> None:
+        self.figure_, self.ax_ = axes(ax)
+        (y,) = self.y_grid
+        for k, colour in enumerate(colours(len(self.density))):
+            self.ax_.plot(y, self.density[k], color=colour, linewidth=1.8, label=self.labels[k])
+            self.ax_.fill_between(y, self.density[k], color=colour, alpha=0.1, linewidth=0)
+            if self.points is not None:
+                height = np.interp(self.points[k], y, self.density[k])
+                self.ax_.plot(self.points[k], height, "o", color=colour, markeredgecolor="white", markersize=8)
+        seen = (self.density >= _FAINT * self.density.max(axis=1, keepdims=True)).any(axis=0)
+        self.ax_.set(xlabel=self.names[0], ylabel="density", title=f"p({self.names[0]} | x)")
+        self.ax_.set(xlim=_widen(*_ends(y, seen, self.points)), ylim=(0, 1.05 * self.density.max()))
+        if self.points is not None:
+            self.ax_.plot([], [], "o", color=GREY, markersize=8, label="true outcome")
+        self.ax_.legend(frameon=False, loc="best")
+
+    def _plot_map(self, ax: Any) -> None:
+        self.figure_, self.ax_ = axes(ax, (5.6, 4.4))
+        first, second = self.y_grid
+        colours_of = self.ax_.pcolormesh(first, second, self.density.T, cmap=DENSITY_MAP, vmin=0, rasterized=True)
+        self.figure_.colorbar(colours_of, ax=self.ax_, label="density").outline.set_visible(False)
+        heights = self._region_heights()
+        for height, share, style in zip(heights, _REGIONS, ("-", "--"), strict=True):
+            self.ax_.contour(first, second, self.density.T, levels=[height], colors=INK, linestyles=style, linewidths=1)
+            self.ax_.plot([], [], color=INK, linestyle=style, linewidth=1, label=f"holds {100 * share:g} %")
+        if self.points is not None:
+            self.ax_.scatter(*self.points.T, s=14, color="white", edgecolors=INK, linewidths=0.7, zorder=3)
+        seen = self.density >= _FAINT * self.density.max()
+        self.ax_.set(xlim=_ends(first, seen.any(axis=1)), ylim=_ends(second, seen.any(axis=0)))
+        self.ax_.legend(frameon=False, loc="best", fontsize="small")
+        self.ax_.set(xlabel=self.names[0], ylabel=self.names[1], title=f"p({', '.join(self.names)} | {self.labels[0]})")
+
+    def _region_heights(self) -> list[float]:
+        """Densities at the border of the regions of highest density."""
+        ordered = np.sort(self.density.ravel())[::-1]
+        inside = np.cumsum(ordered) / ordered.sum()
+        return [float(ordered[np.searchsorted(inside, share)]) for share in _REGIONS]
+
+
+def _ends(y: Array, seen: NDArray[np.bool_], points: Array | None = None) -> tuple[float, float]:
+    """First and last value that is seen, or is a point."""
+    shown = np.concatenate([y[seen], [] if points is None else points])
+    return float(shown.min()), float(shown.max())
+
+
+def _labels(labels: Sequence[str] | None, n: int) -> list[str]:
+    if labels is None:
+        return ["x"] if n == 1 else [f"row {k}" for k in range(n)]
+    if len(labels) != n:
+        raise ValueError(f"Expected {n} label(s), one for each row; got {len(labels)}.")
+    return [str(label) for label in labels]
+
+
+def _curves(distribution: Any, n_grid: int) -> tuple[tuple[Array, ...], Array]:
+    """Exact densities (rows, m) on one grid; quantiles are among its points, so that no peak falls between them."""
+    levels = np.concatenate([[_TAIL, 1 - _TAIL], expit(np.linspace(-14, 14, 141))])
+    quantiles = distribution.icdf(levels)
+    low, high = _widen(float(quantiles[:, 0].min()), float(quantiles[:, 1].max()))
+    y = np.unique(np.concatenate([np.linspace(low, high, n_grid), quantiles[(quantiles > low) & (quantiles < high)]]))
+    return (y,), distribution.pdf(np.tile(y, (len(distribution), 1)))
+
+
+def _curves_of_draws(marginal: Any, n_cells: int = 40) -> tuple[tuple[Array, ...], Array]:
+    """Densities (rows, m) in the middle of cells, from the share of the draws in each."""
+    ends = marginal.icdf([_TAIL, 1 - _TAIL])
+    edges = np.linspace(*_widen(float(ends.min()), float(ends.max())), n_cells + 1)
+    cdf = np.column_stack([marginal.cdf(np.full(len(marginal), edge)) for edge in edges])
+    return ((edges[1:] + edges[:-1]) / 2,), np.diff(cdf, axis=1) / np.diff(edges)
+
+
+def _joint(distribution: Any, n_grid: int) -> tuple[tuple[Array, ...], Array]:
+    """Exact joint density (m, m) of two outcomes at one row."""
+    if len(distribution) != 1:
+        raise ValueError(f"Expected one row in X for two outcomes; got {len(distribution)}: choose one, or an outcome.")
+    ends = [distribution.marginal(j).icdf([_TAIL_OF_DRAWS, 1 - _TAIL_OF_DRAWS])[0] for j in range(2)]
+    first, second = (np.linspace(*_widen(float(low), float(high)), n_grid) for low, high in ends)
+    points = np.stack(np.meshgrid(first, second, indexing="ij"), axis=-1)
+    return (first, second), distribution.pdf(points.reshape(1, -1, 2)).reshape(n_grid, n_grid)
+
+
+def _widen(low: float, high: float) -> tuple[float, float]:
+    margin = _MARGIN * (high - low) or max(abs(low), 1.0) * _MARGIN
+    return low - margin, high + margin

@@ -1,0 +1,147 @@
+"""What one covariate does to the distribution of an outcome, averaged over the others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treecdf.plots._outcomes import choose, outcome_names, predict
+from treecdf.plots._style import BLUE, DENSITY_MAP, axes
+from treecdf.plots._tables import Covariates
+from treecdf.settings import as_generator, check_setting
+
+Array = NDArray[np.float64]
+
+_KINDS = ("density", "quantiles")
+_LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
+_TAIL = 0.005  # probability beyond each end of the grid, at most
+_N_RANGE_ROWS = 20  # rows at each value that say how far the outcome goes
+_N_DRAWS = 16  # at each row, if there are several outcomes
+
+
+class CovariateEffectDisplay:
+    """The mean over rows of p(y | x with one covariate set to a value), for every value of a grid.
+
+    As in partial dependence, but of the whole distribution.
+
+    Attributes
+    ----------
+    values : (m,) array, or list of names
+        Of the covariate.
+    y_edges : (k + 1,) array
+        Edges of the cells of y.
+    cdf : (m, k + 1) array
+        Mean CDF at the edges.
+    density : (m, k) array
+        Mean density in the cells.
+    """
+
+    def __init__(
+        self, values: Array | list[str], y_edges: Array, cdf: Array, names: tuple[str, str] = ("x", "y")
+    ) -> None:
+        self.values, self.y_edges, self.cdf, self.names = values, y_edges, cdf, names
+        self.density: Array = np.diff(cdf, axis=1) / np.diff(y_edges)
+
+    @classmethod
+    def from_estimator(
+        cls,
+        model: Any,
+        X: Any,
+        feature: int | str,
+        *,
+        kind: str = "density",
+        levels: Sequence[float] = _LEVELS,
+        max_rows: int = 100,
+        n_grid: int = 24,
+        n_cells: int = 80,
+        outcome: int | None = None,
+        random_state: Any = 0,
+        ax: Any = None,
+    ) -> Self:
+        """From a fitted model and rows X, of which at most `max_rows` are taken at random.
+
+        kind: "density", a map, or "quantiles", curves at the `levels`. outcome: which one, if there are several
+        (from draws then).
+        """
+        check_setting("kind", kind, kind in _KINDS, "'density' or 'quantiles'")
+        covariates = Covariates(model, X)
+        j = covariates.find(feature)
+        values, column = covariates.grid(j, n_grid)
+        n, m = min(len(covariates), max_rows), len(values)
+        rows = as_generator(random_state).permutation(len(covariates))[:n]
+        columns = covariates.take(np.tile(rows, m))
+        columns[j] = column[np.repeat(np.arange(m), n)]
+        distribution = predict(model, covariates.table(columns))
+        k = choose(outcome, distribution.n_outcomes)
+        mean_cdf = _mean_cdf if distribution.n_outcomes == 1 else _mean_cdf_of_draws
+        names = covariates.names[j], outcome_names(None, distribution.n_outcomes)[k]
+        return cls(values, *mean_cdf(distribution, m, n_cells, k), names).plot(ax, kind=kind, levels=levels)
+
+    def quantiles(self, levels: Sequence[float] = _LEVELS) -> Array:
+        """Quantiles (levels, m) of the mean distributions, between the edges by linear interpolation."""
+        for level in levels:
+            check_setting("levels", level, 0.01 <= level <= 0.99, "between 0.01 and 0.99")
+        return np.column_stack([np.interp(levels, row, self.y_edges) for row in self.cdf])
+
+    def plot(self, ax: Any = None, *, kind: str = "density", levels: Sequence[float] = _LEVELS) -> Self:
+        """Draw on the given axes or on new ones."""
+        check_setting("kind", kind, kind in _KINDS, "'density' or 'quantiles'")
+        self.figure_, self.ax_ = axes(ax)
+        place = np.arange(len(self.values), dtype=np.float64) if isinstance(self.values, list) else self.values
+        if kind == "density":
+            self._draw_map(place)
+        else:
+            self._draw_quantiles(place, levels)
+        if isinstance(self.values, list):
+            self.ax_.set_xticks(place, self.values)
+        x, y = self.names
+        self.ax_.set(xlabel=x, ylabel=y, title=f"Effect of {x} on {y}, mean over rows")
+        return self
+
+    def _draw_map(self, place: Array) -> None:
+        middle = (place[1:] + place[:-1]) / 2
+        first, last = (place[0], place[-1]) if len(place) > 1 else (place[0] - 0.5, place[0] + 0.5)
+        if isinstance(self.values, list):
+            first, last = place[0] - 0.5, place[-1] + 0.5
+        edges = np.concatenate([[first], middle, [last]])
+        ends = self.quantiles([0.01, 0.99])
+        cells = self.ax_.pcolormesh(edges, self.y_edges, self.density.T, cmap=DENSITY_MAP, vmin=0, rasterized=True)
+        self.ax_.set_ylim(ends.min(), ends.max())
+        self.figure_.colorbar(cells, ax=self.ax_, label="density").outline.set_visible(False)
+
+    def _draw_quantiles(self, place: Array, levels: Sequence[float]) -> None:
+        style = "o" if isinstance(self.values, list) else "-"
+        ordered = sorted(levels, reverse=True)
+        for level, curve in zip(ordered, self.quantiles(ordered), strict=True):
+            strength = 1.0 - 1.4 * abs(level - 0.5)
+            width = 2.2 if level == 0.5 else 1.5
+            self.ax_.plot(place, curve, style, color=BLUE, alpha=strength, linewidth=width)
+            self.ax_.annotate(
+                f"{100 * level:g} %",
+                (place[-1], curve[-1]),
+                (5, 0),
+                textcoords="offset points",
+                va="center",
+                fontsize=9,
+            )
+
+
+def _mean_cdf(distribution: Any, m: int, n_cells: int, outcome: int) -> tuple[Array, Array]:
+    """Edges of cells, and the mean over rows of the exact CDFs there, for m values with equally many rows each."""
+    n = len(distribution) // m
+    some = np.concatenate([k * n + np.arange(min(n, _N_RANGE_ROWS)) for k in range(m)])
+    ends = distribution[some].icdf([_TAIL, 1 - _TAIL])
+    edges = np.linspace(ends.min(), ends.max(), n_cells + 1)
+    cdf = distribution.cdf(np.tile(edges, (len(distribution), 1)))
+    return edges, cdf.reshape(m, n, -1).mean(axis=1)
+
+
+def _mean_cdf_of_draws(distribution: Any, m: int, n_cells: int, outcome: int) -> tuple[Array, Array]:
+    """The same of one outcome of several, from draws."""
+    draws = np.sort(distribution.sample(_N_DRAWS, random_state=0)[..., outcome].reshape(m, -1), axis=1)
+    low, high = np.quantile(draws, [_TAIL, 1 - _TAIL])
+    edges = np.linspace(low, high, min(n_cells, 40) + 1)
+    return edges, np.stack([np.searchsorted(row, edges, side="right") for row in draws]) / draws.shape[1]

@@ -1,0 +1,80 @@
+"""Prediction intervals against the truth."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treecdf.plots._outcomes import choose, one_outcome, outcome_names, predict, truth
+from treecdf.plots._style import BLUE, INK, VERMILION, axes
+from treecdf.settings import check_setting
+
+Array = NDArray[np.float64]
+
+_ORDERS = ("median", "truth")
+
+
+class IntervalDisplay:
+    """Central prediction intervals and true outcomes of rows in order, hits and misses apart.
+
+    Attributes
+    ----------
+    lower, median, upper, truth : (n,) arrays
+        Rows in the order of X.
+    hit : (n,) array of bool
+        Whether the true outcome is inside the interval.
+    level : float
+        Probability the intervals promise.
+    """
+
+    def __init__(self, lower: Array, median: Array, upper: Array, truth: Array, level: float, name: str = "y") -> None:
+        self.lower, self.median, self.upper, self.truth = lower, median, upper, truth
+        self.hit = (lower <= truth) & (truth <= upper)
+        self.level, self.name = level, name
+
+    @classmethod
+    def from_estimator(
+        cls,
+        model: Any,
+        X: Any,
+        y: Any,
+        *,
+        level: float = 0.9,
+        sort_by: str = "median",
+        max_rows: int = 150,
+        outcome: int | None = None,
+        ax: Any = None,
+    ) -> Self:
+        """From rows the model was not trained on; `outcome` says which, if there are several."""
+        check_setting("sort_by", sort_by, sort_by in _ORDERS, "'median' or 'truth'")
+        check_setting("level", level, 0 < level < 1, "between 0 and 1")
+        distribution = predict(model, X)
+        values = truth(y, outcome, distribution)
+        name = outcome_names(y, distribution.n_outcomes)[choose(outcome, distribution.n_outcomes)]
+        lower, median, upper = one_outcome(distribution, outcome).icdf([(1 - level) / 2, 0.5, (1 + level) / 2]).T
+        return cls(lower, median, upper, values, level, name).plot(ax, sort_by=sort_by, max_rows=max_rows)
+
+    def plot(self, ax: Any = None, *, sort_by: str = "median", max_rows: int = 150) -> Self:
+        """Draw on the given axes or on new ones; of more than max_rows rows, every so many-th in order."""
+        check_setting("sort_by", sort_by, sort_by in _ORDERS, "'median' or 'truth'")
+        self.figure_, self.ax_ = axes(ax, (7.0, 3.8))
+        order = np.argsort(self.median if sort_by == "median" else self.truth, kind="stable")
+        if len(order) > max_rows:
+            order = order[np.linspace(0, len(order) - 1, max_rows).round().astype(int)]
+        place = np.arange(len(order))
+        for hit, colour, word in ((True, BLUE, "inside"), (False, VERMILION, "outside")):
+            at = self.hit[order] == hit
+            rows = order[at]
+            marker, size, alpha = ("o", 9, 0.4) if hit else ("D", 18, 0.8)
+            self.ax_.vlines(place[at], self.lower[rows], self.upper[rows], color=colour, alpha=alpha, linewidth=1.6)
+            self.ax_.scatter(place[at], self.truth[rows], s=size, marker=marker, color=colour, label=word, zorder=3)
+        self.ax_.plot(place, self.median[order], color=INK, linewidth=1, label="median")
+        rows_of = f"{len(order)} of {len(self.hit)} rows" if len(order) < len(self.hit) else "rows"
+        self.ax_.set(xlabel=f"{rows_of}, by {'predicted median' if sort_by == 'median' else 'truth'}", ylabel=self.name)
+        self.ax_.set_xlim(-1, len(order))
+        share = f"{100 * self.hit.mean():.0f} % of {len(self.hit)} outcomes inside"
+        self.ax_.set_title(f"{100 * self.level:g} % intervals, {share}")
+        self.ax_.legend(frameon=False, loc="upper left", markerscale=1.4)
+        return self
