@@ -1,4 +1,4 @@
-"""Draw the pictures of docs/gallery.md: `python docs/make_gallery.py` (some seconds of fitting)."""
+"""Draw the pictures of docs/gallery.md: `python docs/make_gallery.py`."""
 
 from pathlib import Path
 
