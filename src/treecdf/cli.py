@@ -33,7 +33,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print(f"treecdf {args.command}: interrupted", file=sys.stderr)
         return 130
-    except (ValueError, TypeError, OSError, ImportError) as error:
+    except OSError as error:
+        print(f"treecdf {args.command}: {error.filename}: {error.strerror}", file=sys.stderr)
+        return 1
+    except (ValueError, TypeError, ImportError) as error:
         print(f"treecdf {args.command}: {error}", file=sys.stderr)
         return 1
 

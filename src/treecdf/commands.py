@@ -146,6 +146,7 @@ def _plot_of_rows(plots: Any, model: TreeFlowRegressor, table: Any, args: argpar
             return plots.ConditionalDensityDisplay.from_estimator(model, x.iloc[args.rows]).figure_
         if args.covariate is None:
             raise ValueError("--kind fan draws the outcome against one covariate: name it with --covariate.")
+        _check_columns(x, [args.covariate])
         return plots.FanChartDisplay.from_estimator(model, x, args.covariate).figure_
     table = _with_outcomes(table, model.outcome_names_)
     y = table[list(model.outcome_names_)].to_numpy(dtype=np.float64)

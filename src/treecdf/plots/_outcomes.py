@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from treecdf.table import outcome_names as names_of_outcomes
 from treecdf.table import read_outcomes
 
 Array = NDArray[np.float64]
@@ -47,11 +48,9 @@ def truth(y: Any, outcome: int | None, distribution: Any) -> Array:
     return values[:, choose(outcome, distribution.n_outcomes)]
 
 
-def outcome_names(y: Any, n_outcomes: int) -> list[str]:
-    """Names of the outcomes: those of y if it is a frame or a series, else y, or y0, y1, ..."""
-    columns = getattr(y, "columns", None)
-    if columns is not None and len(columns) == n_outcomes:
-        return [str(name) for name in columns]
-    if n_outcomes == 1:
-        return [str(getattr(y, "name", None) or "y")]
-    return [f"y{j}" for j in range(n_outcomes)]
+def outcome_names(model: Any, y: Any, n_outcomes: int) -> list[str]:
+    """Names of the outcomes: those of y if it is a frame or a series, else those of the model's training rows."""
+    learnt = getattr(model, "outcome_names_", None)
+    if learnt is None or getattr(y, "columns", None) is not None or getattr(y, "name", None) is not None:
+        return list(names_of_outcomes(y, n_outcomes))
+    return list(learnt)

@@ -64,7 +64,7 @@ class ConditionalDensityDisplay:
         outcome: of several, show this one alone (its density is then from draws).
         """
         distribution = predict(model, X)
-        d, names = distribution.n_outcomes, outcome_names(y, distribution.n_outcomes)
+        d, names = distribution.n_outcomes, outcome_names(model, y, distribution.n_outcomes)
         points = None if y is None else read_outcomes(y, d)
         if d == 2 and outcome is None:
             grid, density = _joint(distribution, n_grid or 150)

@@ -77,7 +77,7 @@ class CovariateEffectDisplay:
         distribution = predict(model, covariates.table(columns))
         k = choose(outcome, distribution.n_outcomes)
         mean_cdf = _mean_cdf if distribution.n_outcomes == 1 else _mean_cdf_of_draws
-        names = covariates.names[j], outcome_names(None, distribution.n_outcomes)[k]
+        names = covariates.names[j], outcome_names(model, None, distribution.n_outcomes)[k]
         return cls(values, *mean_cdf(distribution, m, n_cells, k), names).plot(ax, kind=kind, levels=levels)
 
     def quantiles(self, levels: Sequence[float] = _LEVELS) -> Array:

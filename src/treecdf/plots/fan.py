@@ -80,7 +80,7 @@ class FanChartDisplay:
         if y is not None:
             points = covariates.places(j), read_outcomes(y, distribution.n_outcomes)[:, k]
         lower, upper = quantiles[1 : 1 + len(level)], quantiles[1 + len(level) :]
-        names = covariates.names[j], outcome_names(y, distribution.n_outcomes)[k]
+        names = covariates.names[j], outcome_names(model, y, distribution.n_outcomes)[k]
         held = "" if len(columns) == 1 else "others as given" if at else "others at their medians"
         return cls(values, level, lower, quantiles[0], upper, names, held, points).plot(ax)
 

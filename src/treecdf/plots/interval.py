@@ -52,7 +52,7 @@ class IntervalDisplay:
         check_setting("level", level, 0 < level < 1, "between 0 and 1")
         distribution = predict(model, X)
         values = truth(y, outcome, distribution)
-        name = outcome_names(y, distribution.n_outcomes)[choose(outcome, distribution.n_outcomes)]
+        name = outcome_names(model, y, distribution.n_outcomes)[choose(outcome, distribution.n_outcomes)]
         lower, median, upper = one_outcome(distribution, outcome).icdf([(1 - level) / 2, 0.5, (1 + level) / 2]).T
         return cls(lower, median, upper, values, level, name).plot(ax, sort_by=sort_by, max_rows=max_rows)
 
