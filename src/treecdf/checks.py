@@ -430,9 +430,9 @@ def _binner(part: Binner, q: int, visit: _Visit) -> None:
     expect(type(part.n_bins) is int and 1 <= part.n_bins <= 255, "a number of bins")
 
 
-PREDICTORS = (FittedPolynomial, FittedProcess, FittedNetworks, FirstScore)
+# What the user's columns and outcomes were
 
-# Every class that may be part of a model file, and how it is checked
+
 def _covariates(part: Covariates, n_columns: int, visit: _Visit) -> None:
     _tuple(part.columns, "columns", n_columns)
     for column in part.columns:
@@ -447,7 +447,9 @@ def _number_column(part: Number, q: int, visit: _Visit) -> None:
 def _category(part: Category, q: int, visit: _Visit) -> None:
     _texts(part.levels, "levels")
     expect(len(set(part.levels)) == len(part.levels), "levels that differ")
-    expect(type(part.n_indicators) is int and 1 <= part.n_indicators <= max(1, len(part.levels)), "indicators of levels")
+    expect(
+        type(part.n_indicators) is int and 1 <= part.n_indicators <= max(1, len(part.levels)), "indicators of levels"
+    )
     if isinstance(part.means, np.ndarray) and part.means.size:
         _array(part.means, "means", (len(part.levels) + 1, -1))
     else:
@@ -467,6 +469,9 @@ def _grid(part: Grid, d: int, visit: _Visit) -> None:
     _array(part.step, "step", (d,), low=0.0)
 
 
+PREDICTORS = (FittedPolynomial, FittedProcess, FittedNetworks, FirstScore)
+
+# Every class that may be part of a model file, and how it is checked
 CHECKS: dict[type, Callable[[Any, int, _Visit], None]] = {
     Mixture: _mixture,
     Family: _family,
