@@ -430,10 +430,9 @@ def _binner(part: Binner, q: int, visit: _Visit) -> None:
     expect(type(part.n_bins) is int and 1 <= part.n_bins <= 255, "a number of bins")
 
 
-PREDICTORS = (FittedPolynomial, FittedProcess, FittedNetworks, FirstScore)
+# What the user's columns and outcomes were
 
 
-# Every class that may be part of a model file, and how it is checked
 def _covariates(part: Covariates, n_columns: int, visit: _Visit) -> None:
     _tuple(part.columns, "columns", n_columns)
     for column in part.columns:
@@ -469,6 +468,9 @@ def _grid(part: Grid, d: int, visit: _Visit) -> None:
     _array(part.step, "step", (d,), low=0.0)
 
 
+PREDICTORS = (FittedPolynomial, FittedProcess, FittedNetworks, FirstScore)
+
+# Every class that may be part of a model file, and how it is checked
 CHECKS: dict[type, Callable[[Any, int, _Visit], None]] = {
     Mixture: _mixture,
     Family: _family,

@@ -23,7 +23,7 @@ import os
 import secrets
 import struct
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as version_of
@@ -53,6 +53,7 @@ _MOST_LEFT_OUT = 10_000  # rows whose log densities are kept; of more only the m
 _MOST_PACKED = 8  # times smaller: a model that deflates better is stored as it is, and a reader need not believe more
 _SMALL = 1 << 16  # bytes for which a reader does not care
 _FEW_ITEMS, _BYTES_OF_ITEM = 50_000, 32  # items of the JSON: so many, and one more for so many bytes of the file
+_BYTES_OF_PIECE = 8  # the same for texts and columns that are pieces of an array
 _MOST_ENTRIES = 16
 _MOST_DIRECTORY = 4096  # bytes
 _MOST_DIMENSIONS = 4
@@ -82,9 +83,8 @@ def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, 
     data = Path(path).read_bytes()
     with refusing(path):
         archive = _open(data)
-        most_items = _FEW_ITEMS + len(data) // _BYTES_OF_ITEM
-        document = _document(archive, most_items)
-        reader = _Reader(_arrays(archive, document), most_items)
+        document = _document(archive, _FEW_ITEMS + len(data) // _BYTES_OF_ITEM)
+        reader = _Reader(_arrays(archive, document), _most_pieces(len(data)))
         for part in _field(document, "objects", list):
             reader.add(part)
         parameters, fitted = (
@@ -124,6 +124,7 @@ class _Writer:
         self.objects: list[Any] = []
         self.arrays: list[Any] = []
         self.pools: dict[str, list[NDArray[Any]]] = {}
+        self.n_pieces = 0
         self._seen: dict[int, Any] = {}
         self._alive: list[Any] = []  # so that no two parts have one id
 
@@ -138,8 +139,9 @@ class _Writer:
         if isinstance(item, float | np.floating):
             return float(item) if math.isfinite(item) else {"float": repr(float(item))}
         if type(item) is tuple and len(item) > 1 and all(map(_is_column, item)):
-            lengths = np.array([len(part) for part in item], np.int64)
-            return {"columns": [self.value(lengths, where), self.value(np.concatenate(item), where)]}
+            return {"columns": self._pieces(item, where)}
+        if type(item) is tuple and item and all(isinstance(part, str) for part in item):
+            return {"texts": self._pieces([_as_bytes(part) for part in item], where)}
         if type(item) in (list, tuple):
             parts = [self.value(part, f"{where}[{k}]") for k, part in enumerate(item)]
             return {type(item).__name__: parts}
@@ -151,6 +153,12 @@ class _Writer:
             self._alive.append(item)
         return self._seen[id(item)]
 
+    def _pieces(self, pieces: Sequence[NDArray[Any]], where: str) -> Any:
+        """Many small arrays as one array of their lengths and one of them all."""
+        self.n_pieces += len(pieces)
+        lengths = np.array([len(piece) for piece in pieces], np.int64)
+        return [self.value(lengths, where), self.value(np.concatenate(pieces), where)]
+
     def _part(self, part: Any, where: str) -> Any:
         name = type(part).__name__
         if type(part) is not _REGISTRY.get(name):
@@ -161,7 +169,7 @@ class _Writer:
 
     def _array(self, array: NDArray[Any], where: str) -> Any:
         if array.dtype.kind in "OU" and array.ndim == 1 and all(isinstance(item, str) for item in array):
-            return {"strings": [str(item) for item in array]}
+            return {"names": self.value(tuple(array.tolist()), where)}
         name = next((name for name, dtype in _DTYPES.items() if dtype == array.dtype.newbyteorder("<")), None)
         if name is None:
             inside = type(array.flat[0]).__name__ if array.dtype == object and array.size else f"{array.dtype} numbers"
@@ -171,6 +179,10 @@ class _Writer:
         flat = array.ravel(order=order)
         self.pools.setdefault(name, []).append(flat.astype(_DTYPES[name], copy=False))
         return {"array": len(self.arrays) - 1}
+
+
+def _as_bytes(text: str) -> NDArray[np.uint8]:
+    return np.frombuffer(text.encode(errors="surrogatepass"), np.uint8)
 
 
 def _is_column(item: Any) -> bool:
@@ -213,7 +225,8 @@ def _packed(document: dict[str, Any], writer: _Writer) -> bytes:
     entries |= {f"{name}.bin": pool.tobytes() for name, pool in pools.items()}
     data = _zip(entries, zipfile.ZIP_DEFLATED)
     sizes = {name: len(content) for name, content in entries.items()}
-    return data if _is_honest(sizes, len(data)) else _zip(entries, zipfile.ZIP_STORED)
+    is_honest = _is_honest(sizes, len(data)) and writer.n_pieces <= _most_pieces(len(data))
+    return data if is_honest else _zip(entries, zipfile.ZIP_STORED)
 
 
 def _zip(entries: Mapping[str, bytes], how: int) -> bytes:
@@ -233,6 +246,11 @@ def _is_honest(sizes: Mapping[str, int], size: int) -> bool:
     """Whether a file of this size may hold entries of these sizes."""
     text = sizes.get("model.json", 0)
     return text <= size + _SMALL and sum(sizes.values()) <= _MOST_PACKED * size + _SMALL
+
+
+def _most_pieces(size: int) -> int:
+    """Pieces that a file of this size may have; each takes a hundred bytes in memory."""
+    return _FEW_ITEMS + size // _BYTES_OF_PIECE
 
 
 def _checksum(data: bytes | NDArray[Any]) -> str:
@@ -363,8 +381,8 @@ def _fill(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, target: NDArray[np.u
 class _Reader:
     """Turns JSON into values; a part refers to parts before it only, so there are no circles."""
 
-    def __init__(self, arrays: list[NDArray[Any]], most_columns: int) -> None:
-        self.arrays, self.most_columns = arrays, most_columns
+    def __init__(self, arrays: list[NDArray[Any]], most_pieces: int) -> None:
+        self.arrays, self.most_pieces = arrays, most_pieces
         self.objects: list[Any] = []
 
     def add(self, part: Any) -> None:
@@ -394,20 +412,26 @@ class _Reader:
         if kind == "dict":
             expect(isinstance(content, dict), "a dict")
             return {key: self.value(part, depth + 1) for key, part in content.items()}
-        known = ("list", "tuple", "columns", "strings")
+        if kind == "names":
+            names = self.value(content, depth + 1)
+            expect(isinstance(names, tuple) and all(isinstance(name, str) for name in names), "names")
+            return np.array(names, dtype=object)
+        known = ("list", "tuple", "columns", "texts")
         expect(kind in known and isinstance(content, list), "a value of a known kind")
-        if kind == "strings":
-            expect(all(isinstance(part, str) for part in content), "strings")
-            return np.array(content, dtype=object)
         parts = [self.value(part, depth + 1) for part in content]
-        if kind == "columns":
-            return self._columns(*parts)
+        if kind in ("columns", "texts"):
+            expect(len(parts) == 2, "pieces as [lengths, all of them]")
+            pieces = self._pieces(parts[0], parts[1], np.float64 if kind == "columns" else np.uint8)
+            return pieces if kind == "columns" else tuple(bytes(p).decode(errors="surrogatepass") for p in pieces)
         return parts if kind == "list" else tuple(parts)
 
-    def _columns(self, lengths: Any, flat: Any) -> tuple[NDArray[np.float64], ...]:
-        """A tuple of flat arrays, which are written one after the other."""
-        expect(isinstance(lengths, np.ndarray) and lengths.dtype == np.int64 and lengths.ndim == 1, "lengths")
-        expect(_is_column(flat) and (lengths >= 0).all() and (lengths <= len(flat)).all(), "columns of these lengths")
-        self.most_columns -= len(lengths)
-        expect(self.most_columns >= 0 and sum(lengths.tolist()) == len(flat), "columns of these lengths")
+    def _pieces(self, lengths: Any, flat: Any, dtype: type) -> tuple[NDArray[Any], ...]:
+        """Small arrays that are written one after the other."""
+        for array, expected in ((lengths, np.int64), (flat, dtype)):
+            is_flat = isinstance(array, np.ndarray) and array.ndim == 1 and array.dtype == expected
+            expect(is_flat, "pieces of a flat array")
+        self.most_pieces -= len(lengths)
+        expect(self.most_pieces >= 0, "fewer pieces for its size")
+        fits = (lengths >= 0).all() and (lengths <= len(flat)).all() and sum(lengths.tolist()) == len(flat)
+        expect(fits, "pieces of these lengths")
         return tuple(np.split(flat, np.cumsum(lengths)[:-1]))
