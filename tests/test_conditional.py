@@ -704,3 +704,46 @@ def test_few_rows_have_finite_densities(n, base):
     assert np.isfinite(fitted.log_prob(X_TEST, Y_TEST)).all()
     assert np.isfinite(fitted.sample(X_TEST[:3], 20, random_state=0)).all()
     assert np.isfinite(fitted.predict(X_TEST)).all()
+
+
+# Logarithms
+
+
+def lognormal(n=400, spread=2.0):
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=(n, 2))
+    log_y = spread * x[:, 0] + 0.5 * rng.normal(size=n)
+    truth = -log_y - np.log(0.5) - np.log(2 * np.pi) / 2 - ((log_y - spread * x[:, 0]) / 0.5) ** 2 / 2
+    return x, np.exp(log_y), truth
+
+
+def test_logarithms_go_forth_and_back_and_straight_beyond_their_ends():
+    _, y, _ = lognormal()
+    transform = Transform.fit_log(y, np.ones(len(y)), 0.0)
+    points = np.r_[y, -1e9, -5.0, 0.0, 1e-9, 1e8, 1e12]
+    z, log_slope = transform.forward(points)
+    np.testing.assert_allclose(transform.inverse(z), points, rtol=1e-9, atol=1e-12)
+    step = 1e-6 * np.abs(points) + 1e-9
+    rise = (transform.forward(points + step)[0] - transform.forward(points - step)[0]) / (2 * step)
+    np.testing.assert_allclose(np.log(rise), log_slope, atol=1e-5)
+    far = transform.forward(np.array([1e8, 2e8, 3e8]))[0]
+    assert far[1] - far[0] == pytest.approx(far[2] - far[1])
+    assert Transform.fit_log(np.linspace(10, 20, 50), np.ones(50), 0.0) is None
+    assert Transform.fit_log(np.zeros(50), np.ones(50), 0.0) is None
+
+
+@pytest.mark.parametrize("bounds", [None, (0, None)])
+def test_outcomes_of_many_orders_of_magnitude_need_no_rescaling(bounds):
+    x, y, truth = lognormal(800)
+    model = TreeFlowRegressor(effort="fast", bounds=bounds, random_state=0).fit(x[:500], y[:500])
+    assert "logarithm" in model.summary()
+    assert model.score(x[500:], y[500:]) > truth[500:].mean() - 0.15
+    if bounds is not None:
+        assert (model.sample(x[:50], 50, random_state=0) > 0).all()
+    assert np.isfinite(model.predict(x)).all()
+
+
+def test_normal_outcomes_are_left_as_they_are():
+    x, _, _ = lognormal()
+    y = x[:, 0] + np.random.default_rng(0).normal(size=len(x))
+    assert "transform of the outcome: none" in TreeFlowRegressor(effort="fast", random_state=0).fit(x, y).summary()

@@ -357,6 +357,11 @@ def _transform(part: Transform, q: int, visit: _Visit) -> None:
     _number(part.center, "center")
     _number(part.scale, "scale", low=_ABOVE_ZERO)
     _number(part.power, "power", 0.0, 2.0)
+    _number(part.origin, "origin")
+    _number(part.unit, "unit", low=0.0)
+    _range(part.ends, "ends")
+    if part.unit > 0:
+        expect(max(abs(part.center + part.scale * end) for end in part.ends) < 700, "ends of logarithms in range")
 
 
 def _mean(part: Mean, q: int, visit: _Visit) -> None:

@@ -19,6 +19,7 @@ from treecdf._kernels.student import mixture_forward, mixture_inverse, mixture_l
 from treecdf.base import Bound, Everywhere
 from treecdf.learners.boosting import BoostedScores, Boosting, boost
 from treecdf.learners.polynomial import Polynomial
+from treecdf.learners.process import GaussianProcess
 from treecdf.learners.protocol import Learner, Predictor
 from treecdf.outcome import Transform
 
@@ -26,14 +27,16 @@ Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 _POWERS = (0.5, 0.75, 1.0, 1.25, 1.5)  # of Yeo-Johnson; mean and variance exist for each
-_WORTH_A_POWER = 0.02  # nats a row
+_WORTH_A_POWER, _WORTH_LOGS = 0.02, 0.2  # nats a row
 _GOOD = 1.5  # learners whose error is at most so many times the stack's are components,
 _MOST_COMPONENTS = 3  # and of these the best
+_JUDGED_ROWS, _N_JUDGED_BINS = 1000, 10  # for logarithms, whose errors may only look more even
 _RESOLVED = 0.3  # of the recording step: a smaller error cannot be told from none
 _MANY_ROWS, _HUGE = 2500, 20_000  # rows from which on scales are boosted at two and four times the rate
 _FLOOR = 0.4  # scales are at least this share of the outcome's recording step
 _SMALLEST_LOG_SCALE = -9.0
-_BROAD_SCALE = 2.0  # standard deviations of the outcome: a component for rows nobody foresaw
+_BROAD_SCALE = 2.0  # standard deviations of the outcome: a component for rows nobody foresaw,
+_BROAD_SCALE_OF_LOGS = 1.0  # where twice as many would be orders of magnitude
 _SPREAD = np.sqrt(5 / 3)  # standard deviation of a t with five degrees of freedom
 
 
@@ -133,9 +136,10 @@ class Conditional(Everywhere):
     ) -> tuple[Conditional, Array]:
         """The base for new rows, and the left-out parameters (n, 3 J) of the training rows x (n, q), y (n, 1)."""
         outcome = y[:, 0]
-        transform = Transform.fit(outcome, weight, _best_power(x, outcome, weight, rng))
+        transform = _best_transform(x, outcome, weight, 0.0 if bound[0] is None else bound[0], rng)
         g, log_slope = transform.forward(outcome)
-        step = recording_step(outcome) / transform.scale
+        rise = np.exp(-np.median(log_slope)) if transform.unit > 0 else transform.scale
+        step = recording_step(outcome) / rise
         mean, location = Mean.cross_fit(learners, x, g, weight, step, fold, rng)
         floor = max(_SMALLEST_LOG_SCALE, np.log(_FLOOR * step) if step > 0 else -np.inf)
         scores, left_out = _boost_scores(location, g, _features(x, location), weight, floor, fold, rng)
@@ -152,7 +156,7 @@ class Conditional(Everywhere):
             typical=(np.zeros(2), np.ones(2)),
         )
         log_density = base.to_box(y[:, None, :], base._parameters(location, left_out))[1][:, 0]
-        base = replace(base, log_broad=_broad_weight(log_density - log_slope, g, weight))
+        base = replace(base, log_broad=_broad_weight(log_density - log_slope, g, weight, _broad_scale(transform)))
         parameters = base._parameters(location, left_out)
         seen = base._moments(parameters)
         spread = seen.std(axis=0)
@@ -176,7 +180,7 @@ class Conditional(Everywhere):
         log_scale = np.clip(scores[:, :n_components], self.floor, 10.0)
         logits = scores[:, n_components:]
         log_weight = logits - logsumexp(logits, axis=1, keepdims=True) + np.log1p(-np.exp(self.log_broad))
-        broad = np.tile([np.clip(0.0, low, high), np.log(_BROAD_SCALE), self.log_broad], (n, 1))
+        broad = np.tile([np.clip(0.0, low, high), np.log(_broad_scale(self.transform)), self.log_broad], (n, 1))
         parts = (location, broad[:, :1], log_scale, broad[:, 1:2], log_weight, broad[:, 2:])
         return np.hstack(parts)
 
@@ -264,10 +268,14 @@ def _boost_scores(
     return boost(loss, features, weight, start, fold, settings, rng)
 
 
-def _broad_weight(log_density: Array, g: Array, weight: Array) -> float:
+def _broad_scale(transform: Transform) -> float:
+    return _BROAD_SCALE_OF_LOGS if transform.unit > 0 else _BROAD_SCALE
+
+
+def _broad_weight(log_density: Array, g: Array, weight: Array, scale: float) -> float:
     """Log weight of the broad component of the highest likelihood of left-out rows, by expectation maximisation."""
-    t = g / _BROAD_SCALE
-    log_broad = np.log(8 / (3 * np.pi * np.sqrt(5))) - 3 * np.log1p(t * t / 5) - np.log(_BROAD_SCALE)
+    t = g / scale
+    log_broad = np.log(8 / (3 * np.pi * np.sqrt(5))) - 3 * np.log1p(t * t / 5) - np.log(scale)
     total = weight.sum()
     share = 1 / (total + 1)
     for _ in range(100):
@@ -289,16 +297,35 @@ def recording_step(y: Array) -> float:
     return float(step) if np.abs(multiples - np.round(multiples)).max() < 1e-2 and multiples[-1] < 1e7 else 0.0
 
 
-def _best_power(x: Array, y: Array, weight: Array, rng: np.random.Generator) -> float:
-    """The exponent under which a quadratic model with normal errors explains left-out rows best."""
+def _best_transform(x: Array, y: Array, weight: Array, origin: float, rng: np.random.Generator) -> Transform:
+    """The one under which a quadratic model with normal errors explains left-out rows best."""
     rows = rng.permutation(len(x))[:2000]
     quadratic = Polynomial(2 if Polynomial(2).n_features(x.shape[1]) <= 500 else 1)
+    candidates = [Transform.fit(y, weight, power) for power in _POWERS]
+    logarithm = Transform.fit_log(y, weight, origin)
+    if logarithm is not None:
+        candidates.append(logarithm)
     scores = []
-    for power in _POWERS:
-        g, log_slope = Transform.fit(y, weight, power).forward(y)
+    for transform in candidates:
+        g, log_slope = transform.forward(y)
         left_out = quadratic.cross_fit(x[rows], g[rows], weight[rows], np.arange(len(rows)) % 5, rng)[1]
         share = weight[rows] / weight[rows].sum()
         error = max(float(share @ (g[rows] - left_out) ** 2), 1e-12)
         scores.append(float(share @ log_slope[rows]) - np.log(error) / 2)
-    best = int(np.argmax(scores))
-    return _POWERS[best] if scores[best] > scores[_POWERS.index(1.0)] + _WORTH_A_POWER else 1.0
+    powers, plain = scores[: len(_POWERS)], _POWERS.index(1.0)
+    best = int(np.argmax(powers))
+    chosen = candidates[best if powers[best] > powers[plain] + _WORTH_A_POWER else plain]
+    if logarithm is not None and scores[-1] > max(powers) + _WORTH_LOGS:
+        few = rows[:_JUDGED_ROWS]
+        return max(chosen, logarithm, key=lambda transform: _judge(transform, x[few], y[few], weight[few]))
+    return chosen
+
+
+def _judge(transform: Transform, x: Array, y: Array, weight: Array) -> float:
+    """Log-likelihood of left-out rows under a Gaussian process whose errors depend on its prediction."""
+    g, log_slope = transform.forward(y)
+    process = GaussianProcess(n_tuning=150, n_inducing=300, max_iter=30)
+    prediction = process.cross_fit(x, g, weight, np.arange(len(x)) % 5, np.random.default_rng(0))[1]
+    errors = np.array_split((g - prediction)[np.argsort(prediction)], _N_JUDGED_BINS)
+    log_errors = [np.log(max(float(np.mean(part**2)), 1e-12)) / 2 for part in errors if len(part)]
+    return float(np.mean(log_slope) - np.mean(log_errors))

@@ -54,10 +54,9 @@ def _base(flow: TreeFlow, indent: str) -> Iterator[str]:
         stack = sorted(zip(base.mean.weights, base.mean.names, strict=True), reverse=True)
         parts = ", ".join(f"{name} {weight:.0%}" for weight, name in stack if weight >= 0.005)
         yield f"{indent}mean: {parts}"
-        power = "none" if base.transform.power == 1 else f"Yeo-Johnson {base.transform.power:g}"
         broad = f"{np.exp(base.log_broad):.2%}"
         yield f"{indent}components: {len(base.mean.components) + 1} and a broad one of weight {broad}"
-        yield f"{indent}transform of the outcome: {power}"
+        yield f"{indent}transform of the outcome: {base.transform.name}"
     elif isinstance(base, Student):
         yield f"{indent}base: Student t, degrees of freedom {', '.join(f'{dof:g}' for dof in base.dof)}"
     else:
