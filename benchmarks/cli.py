@@ -30,6 +30,7 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("--datasets", type=_list_of(known), metavar="a,b")
         command.add_argument("--jobs", type=int, default=1, metavar="N", help="processes, one thread each")
         command.add_argument("--retry", action="store_true", help="run failed runs again")
+        command.add_argument("--limit", type=float, metavar="SECONDS", help="of one run; what takes longer is stopped")
     command = commands.add_parser("speed", help="times and memory against their targets")
     command.set_defaults(command=_speed)
     command.add_argument("--parts", type=_list_of(PARTS), default=list(PARTS), metavar="a,b")
@@ -61,7 +62,7 @@ def _list_of(known):
 
 def _experiment(options) -> int:
     runs = EXPERIMENTS[options.name].runs(options.splits, options.methods, options.datasets)
-    run_experiment(options.name, runs, options.jobs, options.retry)
+    run_experiment(options.name, runs, options.jobs, options.retry, options.limit)
     return _report(argparse.Namespace(names=[options.name]))
 
 
