@@ -71,7 +71,7 @@ class Experiment:
     """One table of results.
 
     `reference` maps our methods to columns of the paper's `paper` table; runs that another experiment of
-    `shares` has already made are taken from there.
+    `shares` has already made are taken from there. A page that `compares_libraries` has pictures and more tables.
     """
 
     title: str
@@ -84,6 +84,7 @@ class Experiment:
     metric: str = "log_lik"
     higher_is_better: bool = True
     shares: tuple[str, ...] = ()
+    compares_libraries: bool = False
 
     def runs(
         self,
@@ -139,6 +140,7 @@ EXPERIMENTS = {
         paper=paper_tables.UNIVARIATE,
         reference={},
         shares=("univariate",),
+        compares_libraries=True,
     ),
     "peers_multivariate": Experiment(
         title="Several outcomes: treecdf beside other libraries, 3:7 splits, z-scored",
@@ -149,6 +151,7 @@ EXPERIMENTS = {
         paper=paper_tables.MULTIVARIATE,
         reference={},
         shares=("multivariate",),
+        compares_libraries=True,
     ),
     "ablation": Experiment(
         title="Ablation: split search and node classifiers, depth 6",

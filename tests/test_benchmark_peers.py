@@ -126,7 +126,7 @@ WITH_DENSITY = [name for name in PEERS if name not in SAMPLERS and name != "pgbm
 
 @pytest.mark.parametrize("name", WITH_DENSITY)
 def test_densities_of_one_outcome_integrate_to_one_and_agree_with_cdf_and_draws(name):
-    model, x, y = fitted(name, 1)
+    model, x, _ = fitted(name, 1)
     at = x[:3]
     grid = np.linspace(-400, 600, 20_001)
     for row in at:
