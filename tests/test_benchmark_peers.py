@@ -165,6 +165,7 @@ def test_densities_of_two_outcomes_integrate_to_one_and_agree_with_draws(name):
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_samplers_have_scores_but_no_likelihood(name):
     model, x, y = fitted(name, 1)
+    x, y = x[:40], y[:40]
     found, seconds = metrics.evaluate(model, x, y, np.array([0.1]))
     assert not {"log_lik", "cell_log_lik"} & found.keys()
     assert "log_prob" not in seconds
@@ -176,7 +177,7 @@ def test_samplers_have_scores_but_no_likelihood(name):
 @pytest.mark.parametrize("name", ["treeffuser", "engression"])
 def test_samplers_of_several_outcomes_have_an_energy_score(name):
     model, x, y = fitted(name, 2)
-    found, _ = metrics.evaluate(model, x[:50], y[:50])
+    found, _ = metrics.evaluate(model, x[:20], y[:20])
     assert found.keys() <= {"energy_score", "trees"}
     assert 0 < found["energy_score"] < 40
 
