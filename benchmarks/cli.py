@@ -1,12 +1,17 @@
-"""Command line: `python -m benchmarks NAME | speed | report | figures | list`."""
+"""Command line: `python -m benchmarks NAME | quick | scaling | speed | report | figures | list`."""
 
 import argparse
+import tempfile
 from collections.abc import Sequence
+from pathlib import Path
 
 from benchmarks.datasets import DATASETS
 from benchmarks.figures import write_figures
 from benchmarks.methods import METHODS
+from benchmarks.quick import BASELINE, compare, run_quick, table
 from benchmarks.report import write_reports
+from benchmarks.rows import Store, latest, run_all
+from benchmarks.scaling import scaling_runs, score_scaling
 from benchmarks.simulations import SIMULATIONS
 from benchmarks.speed.run import PARTS, run_parts
 from benchmarks.tables import EXPERIMENTS, run_experiment
@@ -30,13 +35,22 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("--datasets", type=_list_of(known), metavar="a,b")
         command.add_argument("--jobs", type=int, default=1, metavar="N", help="processes, one thread each")
         command.add_argument("--retry", action="store_true", help="run failed runs again")
+        command.add_argument("--limit", type=float, metavar="SECONDS", help="of one run; what takes longer is stopped")
+    command = commands.add_parser("quick", help="a few minutes against the committed baseline; fails if worse")
+    command.set_defaults(command=_quick)
+    command.add_argument("--jobs", type=int, default=2, metavar="N", help="processes, one thread each")
+    command.add_argument("--limit", type=float, default=120.0, metavar="SECONDS", help="of one run")
+    command.add_argument("--write-baseline", action="store_true", help="keep these runs as the new baseline")
+    command = commands.add_parser("scaling", help="seconds of a fit against n d q, and the slope")
+    command.set_defaults(command=_scaling)
+    command.add_argument("--limit", type=float, metavar="SECONDS", help="of one run")
     command = commands.add_parser("speed", help="times and memory against their targets")
     command.set_defaults(command=_speed)
     command.add_argument("--parts", type=_list_of(PARTS), default=list(PARTS), metavar="a,b")
     command.add_argument("--skip-naive-mlp", action="store_true", help="part a without its minutes of waiting")
     command = commands.add_parser("report", help="write docs/results/*.md from the stored rows")
     command.set_defaults(command=_report)
-    pages = [*EXPERIMENTS, "speed"]
+    pages = [*EXPERIMENTS, "scaling", "speed"]
     command.add_argument("names", nargs="?", type=_list_of(pages), default=pages, metavar="a,b")
     command = commands.add_parser("figures", help="fit the simulations and draw docs/results/*.png")
     command.set_defaults(command=_figures)
@@ -61,8 +75,31 @@ def _list_of(known):
 
 def _experiment(options) -> int:
     runs = EXPERIMENTS[options.name].runs(options.splits, options.methods, options.datasets)
-    run_experiment(options.name, runs, options.jobs, options.retry)
+    run_experiment(options.name, runs, options.jobs, options.retry, options.limit)
     return _report(argparse.Namespace(names=[options.name]))
+
+
+def _quick(options) -> int:
+    if options.write_baseline:
+        rows = run_quick(Store(BASELINE), options.jobs, options.limit)
+        print(f"{len(rows)} runs are the new baseline")
+        return int(any("error" in row for row in rows))
+    baseline = Store(BASELINE).read()
+    if not baseline:
+        print("there is no baseline yet: run `python -m benchmarks quick --write-baseline` before the change")
+        return 2
+    with tempfile.TemporaryDirectory() as directory:
+        rows = run_quick(Store("quick", Path(directory)), options.jobs, options.limit)
+    lines, worse = compare(rows, baseline)
+    print(table(lines))
+    print("\n".join(f"WORSE  {reason}" for reason in worse) or "no worse than the baseline")
+    return int(bool(worse))
+
+
+def _scaling(options) -> int:
+    done = latest(Store("scaling").read())
+    run_all([run for run in scaling_runs() if run not in done], score_scaling, Store("scaling"), limit=options.limit)
+    return _report(argparse.Namespace(names=["scaling"]))
 
 
 def _speed(options) -> int:

@@ -4,11 +4,13 @@ import gzip
 import hashlib
 import io
 import os
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from benchmarks.download import downloaded
 from benchmarks.machine import ROOT
 
 UCI = "UCI Machine Learning Repository, via github.com/"
@@ -92,14 +94,18 @@ SHA256 = {
 def load(name: str) -> tuple[np.ndarray, np.ndarray]:
     """Covariates (n, q) and outcomes (n,) or (n, d) of a set, float64, checked against the registry."""
     record = DATASETS[name]
-    path = _find(record, ".csv.gz")
+    path = _local(record, ".csv.gz")
+    table = _read(record, path) if path else _downloaded(record)["table"]
+    x, y = table[:, : record.q].copy(), table[:, record.q :].copy()
+    return x, y.ravel() if record.d == 1 else y
+
+
+def _read(record: Dataset, path: Path) -> np.ndarray:
     content = path.read_bytes()
     found = hashlib.sha256(content).hexdigest()
     if found != record.sha256:
-        raise ValueError(f"{path.name} of {name} has sha256 {found}; expected {record.sha256}")
-    table = np.loadtxt(io.BytesIO(gzip.decompress(content)), delimiter=",", skiprows=1)
-    x, y = table[:, : record.q].copy(), table[:, record.q :].copy()
-    return x, y.ravel() if record.d == 1 else y
+        raise ValueError(f"{path.name} of {record.name} has sha256 {found}; expected {record.sha256}")
+    return np.loadtxt(io.BytesIO(gzip.decompress(content)), delimiter=",", skiprows=1)
 
 
 def split(name: str, k: int) -> tuple[np.ndarray, np.ndarray]:
@@ -108,7 +114,8 @@ def split(name: str, k: int) -> tuple[np.ndarray, np.ndarray]:
     if not 0 <= k < record.n_splits:
         raise ValueError(f"{name} has splits 0 to {record.n_splits - 1}; got {k}")
     if record.split_rule == PUBLISHED:
-        with np.load(_find(record, ".splits.npz")) as published:
+        path = _local(record, ".splits.npz")
+        with np.load(path) if path else nullcontext(_downloaded(record)) as published:
             test = published[f"test_{k}"].astype(np.int64)
         return np.setdiff1d(np.arange(record.n), test), test
     rows = np.random.default_rng(k).permutation(record.n)
@@ -148,13 +155,27 @@ def _scale(values: np.ndarray) -> np.ndarray:
     return np.where(sd > 0, sd, 1.0)
 
 
-def _find(record: Dataset, suffix: str) -> Path:
+def _local(record: Dataset, suffix: str) -> Path | None:
+    """A file in the directory TREECDF_DATA names or else in ../shared/data; None where it is to be downloaded."""
     given = os.environ.get("TREECDF_DATA")
-    directory = Path(given) if given else ROOT.parent / "shared" / "data"
-    path = directory / (record.file + suffix)
-    if not path.is_file():
-        raise FileNotFoundError(
-            f"no data file {record.file + suffix}: put it into the directory that TREECDF_DATA names "
-            f"(now: {given or 'not set'}). Public source: {record.source}"
-        )
-    return path
+    path = (Path(given) if given else ROOT.parent / "shared" / "data") / (record.file + suffix)
+    if path.is_file():
+        return path
+    if given:  # a directory that was named is meant to be used
+        raise FileNotFoundError(_where_to_put(record, suffix))
+    return None
+
+
+def _downloaded(record: Dataset) -> dict[str, np.ndarray]:
+    try:
+        return downloaded(record)
+    except OSError as error:
+        raise FileNotFoundError(f"{_where_to_put(record, '.csv.gz')}. The download failed: {error}") from error
+
+
+def _where_to_put(record: Dataset, suffix: str) -> str:
+    return (
+        f"no data file {record.file + suffix}: put it into the directory that TREECDF_DATA names "
+        f"(now: {os.environ.get('TREECDF_DATA') or 'not set'}), or let it be downloaded by naming none. "
+        f"Public source: {record.source}"
+    )

@@ -1,6 +1,7 @@
-"""Named settings of our estimator: METHODS[name](random_state, d) builds it for d outcomes. All run on one thread."""
+"""Named settings of our estimator, and the peers: METHODS[name](random_state, d) builds one. All run on one thread."""
 
-from benchmarks.peers import NGBoost
+from benchmarks.peers import PEERS
+from benchmarks.peers.common import Peer
 
 
 def _paper(**overrides):
@@ -66,8 +67,6 @@ METHODS = {
     "process_base": lambda random_state, d: _on_learners("GaussianProcess", max_trees=0, random_state=random_state),
     "stacked_base": lambda random_state, d: _default(base="conditional", max_trees=0, random_state=random_state),
     "conditional": lambda random_state, d: _default(base="conditional", random_state=random_state),
-    # Peers
-    "ngboost": lambda random_state, d: NGBoost(random_state, d),
     # Mixtures of rotated flows: equal weights, or stacked and likelihood weights in 8 regions
     "rotated": lambda random_state, d: _rotated(d, random_state=random_state),
     "rotated_student": lambda random_state, d: _default(rotations=_n_rotations(d), random_state=random_state),
@@ -81,15 +80,17 @@ METHODS = {
     "regions_hdbscan": lambda random_state, d: _rotated_in_regions(d, "stacked", "hdbscan", random_state),
     "likelihood4": lambda random_state, d: _rotated_in_regions(d, "likelihood", 4, random_state),
     "likelihood_hdbscan": lambda random_state, d: _rotated_in_regions(d, "likelihood", "hdbscan", random_state),
+    **PEERS,
 }
 
 
 def settings(model) -> dict:
-    """The parameters in which an estimator differs from the library's default, as JSON."""
+    """The parameters in which our estimator differs from its default, or what a peer tells of itself, as JSON."""
+    if isinstance(model, Peer):
+        return model.told()
     usual = type(model)().get_params(deep=False)
     given = model.get_params(deep=False)
-    told = {"library": model.library} if hasattr(model, "library") else {}
-    return told | {
+    return {
         name: value if isinstance(value, int | float | str | None) else repr(value)
         for name, value in given.items()
         if name not in ("random_state", "n_jobs") and repr(value) != repr(usual[name])

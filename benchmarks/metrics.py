@@ -6,41 +6,56 @@ import numpy as np
 from scipy.special import logsumexp
 from scipy.stats import kstest, qmc
 
+from benchmarks.distributions import Empirical
+
 LEVELS = (0.5, 0.9)  # of the central intervals
 N_SAMPLES = 100
 N_DRAWN_ROWS = 500  # of several outcomes; the first test rows
 N_CELL_POINTS = 16
+N_PIT_BINS = 20
 
 
 def evaluate(model, x: np.ndarray, y: np.ndarray, cell: np.ndarray | None = None) -> tuple[dict, dict]:
     """Metrics and seconds of a fitted model on test rows; y is (n,) for one outcome, (n, d) for several.
 
-    `cell` holds the edges (d,) of the cell in which an outcome was recorded, None where that does not matter.
+    `cell` holds the edges (d,) of the cell in which an outcome was recorded, None where that does not matter. What a
+    model cannot tell is left out: the likelihood where it has no density, PIT values of most joint models.
     """
-    start = time.perf_counter()
-    log_prob = model.log_prob(x, y)
-    logged = time.perf_counter()
+    metrics, seconds = _density(model, x, y) if getattr(model, "has_density", True) else ({}, {})
+    if hasattr(model, "n_trees_"):
+        metrics["trees"] = int(np.sum(model.n_trees_))
     drawn = slice(None) if y.ndim == 1 else slice(N_DRAWN_ROWS)
+    start = time.perf_counter()
     samples = model.sample(x[drawn], n_samples=N_SAMPLES, random_state=0)
-    sampled = time.perf_counter() - logged
-    seconds = {"log_prob": logged - start, "sample": sampled * len(x) / len(samples)}
-    distribution = model.predict_distribution(x)
-    metrics = {
-        "log_lik": float(np.mean(log_prob)),
-        "worst_row": float(np.min(log_prob)),
-        "trees": int(np.sum(model.n_trees_)),
-    }
-    if y.ndim == 1 or (hasattr(model, "mixture_") and model.mixture_.is_flow):  # other joint models have no PIT
-        metrics["pit_ks"] = pit_ks(distribution.pit(y))
+    seconds["sample"] = (time.perf_counter() - start) * len(x) / len(samples)
+    if hasattr(model, "predict_distribution"):
+        distribution = model.predict_distribution(x)
+    else:
+        distribution = Empirical(samples, draws=True) if y.ndim == 1 else None
+    if y.ndim == 1 or (hasattr(model, "mixture_") and model.mixture_.is_flow):
+        pit = distribution.pit(y)
+        metrics |= {"pit_ks": pit_ks(pit), "pit_counts": pit_counts(pit)}
     if y.ndim > 1:
         metrics["energy_score"] = energy_score(samples, y[drawn])
     else:
         metrics["crps"] = float(np.mean(distribution.crps(y)))
         metrics |= intervals(distribution, y)
-    if cell is not None and distribution is not None:
+    if cell is not None and "log_lik" in metrics:
         score = cell_log_lik if y.ndim == 1 else joint_cell_log_lik
         metrics["cell_log_lik"] = score(distribution, y, cell)
     return metrics, seconds
+
+
+def _density(model, x: np.ndarray, y: np.ndarray) -> tuple[dict, dict]:
+    start = time.perf_counter()
+    log_prob = model.log_prob(x, y)
+    seconds = {"log_prob": time.perf_counter() - start}
+    return {"log_lik": float(np.mean(log_prob)), "worst_row": float(np.min(log_prob))}, seconds
+
+
+def pit_counts(pit: np.ndarray) -> list[int]:
+    """Counts of the PIT values (n,) or (n, d), of all outcomes together, in equal bins of (0, 1)."""
+    return np.histogram(np.clip(pit, 0.0, 1.0), bins=N_PIT_BINS, range=(0.0, 1.0))[0].tolist()
 
 
 def pit_ks(pit: np.ndarray) -> float:

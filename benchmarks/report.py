@@ -1,13 +1,16 @@
 """`python -m benchmarks report`: docs/results/NAME.md from the rows, ours beside the paper's figures."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from itertools import product
 
 import numpy as np
 
+from benchmarks.comparisons import Groups, Score, label, mean_se, metric, published, side_by_side, win_tie_loss
 from benchmarks.machine import RESULTS
+from benchmarks.pictures import draw_pits, draw_times
 from benchmarks.rows import Run
+from benchmarks.scaling import scaling_page
 from benchmarks.speed.run import figure, latest_parts
 from benchmarks.speed.scaling import draw
 from benchmarks.tables import EXPERIMENTS, Experiment, stored
@@ -23,6 +26,14 @@ EXTRA_COLUMNS = {
     "trees": "trees",
 }
 
+SCORES = {"log_lik": "test log-likelihood", "sse": "SSE"}
+LIBRARY_SCORES = (
+    Score("log_lik", SCORES["log_lik"]),
+    Score("cell_log_lik", "cell score"),
+    Score("crps", "CRPS", higher_is_better=False),
+    Score("energy_score", "energy score", higher_is_better=False),
+)
+
 CELL_NOTE = (
     "The cell score is the log of the probability of the cell in which an outcome was recorded over the "
     "cell's size: where outcomes lie on a coarse grid the plain log-likelihood has no upper bound, this has."
@@ -33,7 +44,8 @@ def write_reports(names: Iterable[str]) -> list[str]:
     """Write the pages of those experiments that have rows; returns the names written."""
     written = []
     for name in names:
-        lines = speed_page() if name == "speed" else experiment_page(name)
+        page = OTHER_PAGES.get(name)
+        lines = page() if page else experiment_page(name)
         if lines:
             RESULTS.mkdir(parents=True, exist_ok=True)
             (RESULTS / f"{name}.md").write_text("\n".join(lines) + "\n")
@@ -50,30 +62,100 @@ def experiment_page(name: str) -> list[str]:
         return []
     groups = _by_dataset_and_method(experiment, good)
     better = "higher" if experiment.higher_is_better else "lower"
-    commits = ", ".join(dict.fromkeys(row["commit"] for row in good.values()))
-    hours = sum(value for row in good.values() for name, value in row["seconds"].items() if name != "fit_cpu") / 3600
+    verdicts = (
+        " The verdict compares our mean with the paper's: better, within one of its standard errors, or worse."
+        if experiment.reference
+        else ""
+    )
+    note = f" {CELL_NOTE}" if any("cell_log_lik" in row["metrics"] for row in good.values()) else ""
     return [
         f"# {experiment.title}",
         "",
-        f"Mean ± standard error over runs, {better} is better; one thread a fit. The verdict compares our "
-        "mean with the paper's: better, within one of its standard errors, or worse."
-        + (f" {CELL_NOTE}" if any("cell_log_lik" in row["metrics"] for row in good.values()) else ""),
+        f"Mean ± standard error over runs, {better} is better; one thread a fit.{verdicts}{note}",
         "",
+        *(_compared_libraries(name, experiment, groups) if experiment.compares_libraries else []),
         *_table(*_against_paper(experiment, groups)),
         "",
-        "## Beside all methods the paper lists",
-        "",
-        *_table(*_beside_all(experiment, groups)),
-        "",
+        *_beside_paper(experiment, groups),
         *_figures(experiment),
         *_failures(rows),
-        f"Made by `python -m benchmarks {name}`: {len(good)} runs, {hours:.2f} h of fitting and scoring on "
-        f"one core, commit {commits}. Every run is a row of "
-        f"{' or '.join(f'`benchmarks/rows/{one}.jsonl`' for one in (name, *experiment.shares))}.",
+        _made_by(name, experiment, good),
     ]
 
 
-def _by_dataset_and_method(experiment: Experiment, rows: dict[Run, dict]) -> dict[tuple[str, str], list[dict]]:
+def _made_by(name: str, experiment: Experiment, rows: dict[Run, dict]) -> str:
+    """The command, what it cost and where its rows are."""
+    commits = ", ".join(dict.fromkeys(row["commit"] for row in rows.values()))
+    seconds = sum(value for row in rows.values() for part, value in row["seconds"].items() if part != "fit_cpu")
+    files = " or ".join(f"`benchmarks/rows/{one}.jsonl`" for one in (name, *experiment.shares))
+    return (
+        f"Made by `python -m benchmarks {name}`: {len(rows)} runs, {seconds:.0f} s of fitting and scoring on "
+        f"one core, commit {commits}. Every run is a row of {files}."
+    )
+
+
+def _beside_paper(experiment: Experiment, groups: Groups) -> list[str]:
+    """Ours and the paper's methods by set, and who of ours wins where."""
+    score = Score(experiment.metric, SCORES.get(experiment.metric, experiment.metric), experiment.higher_is_better)
+    if experiment.compares_libraries:
+        return []
+    return ["## Beside all methods the paper lists", "", *_score_tables(groups, score, experiment.paper)]
+
+
+def _score_tables(groups: Groups, score: Score, paper=None) -> list[str]:
+    """Means with ranks, then the matrix of wins where methods share splits."""
+    lines = [
+        *_table(*side_by_side(groups, score, paper)),
+        "",
+        "Best mean in bold; rank 1 is best, over the sets a method has.",
+        "",
+    ]
+    header, matrix = win_tie_loss(groups, score)
+    if any(cell for line in matrix for cell in line[1:]):
+        lines += [
+            "Sets on which the method of a line wins, ties and loses against that of a column; a tie is a mean "
+            "difference within two standard errors of the paired difference over common splits.",
+            "",
+            *_table(header, matrix),
+            "",
+        ]
+    return lines
+
+
+def _compared_libraries(name: str, experiment: Experiment, groups: Groups) -> list[str]:
+    """Tables and pictures of each score that ours and the peers have."""
+    lines = []
+    for score in LIBRARY_SCORES:
+        if not any(score.key in row["metrics"] for row in _all(groups)):
+            continue
+        paper = experiment.paper if score.key == experiment.metric else None
+        lines += [f"## {score.label[0].upper()}{score.label[1:]}", "", *_score_tables(groups, score, paper)]
+        if score.key != "cell_log_lik" and draw_times(groups, score, RESULTS / f"{name}_{score.key}.png"):
+            lines += [f"![Time against {score.label}]({name}_{score.key}.png)", ""]
+    lines += ["## Seconds of a fit", "", *_table(*_seconds(groups)), ""]
+    if draw_pits(groups, RESULTS / f"{name}_pit.png"):
+        lines += [
+            "## Calibration",
+            "",
+            "Histograms of the PIT values of the test rows, all splits together; flat is calibrated, the grey band is "
+            "two standard errors about flat, a hill is too wide and a valley too narrow a distribution.",
+            "",
+            f"![PIT histograms]({name}_pit.png)",
+            "",
+        ]
+    return [*lines, "## All measures", ""]
+
+
+def _seconds(groups: Groups) -> tuple[list[str], list[list[str]]]:
+    """Mean seconds of a fit, methods down and sets across."""
+    found = defaultdict(dict)
+    for (dataset, method), rows in groups.items():
+        found[label(method)][dataset] = f"{np.mean([row['seconds']['fit'] for row in rows]):.3g}"
+    datasets = list(dict.fromkeys(dataset for dataset, _ in groups))
+    return ["method", *datasets], [[name, *(row.get(one, "") for one in datasets)] for name, row in found.items()]
+
+
+def _by_dataset_and_method(experiment: Experiment, rows: dict[Run, dict]) -> Groups:
     found = defaultdict(list)
     for run, row in rows.items():
         found[run.dataset, run.method].append(row)
@@ -83,25 +165,28 @@ def _by_dataset_and_method(experiment: Experiment, rows: dict[Run, dict]) -> dic
     return {key: found[key] for key in product(datasets, methods) if key in found}
 
 
-def _against_paper(experiment: Experiment, groups) -> tuple[list[str], list[list[str]]]:
-    """One line for every set and method: ours, the paper's, the verdict, times and calibration."""
+def _against_paper(experiment: Experiment, groups: Groups) -> tuple[list[str], list[list[str]]]:
+    """One line for every set and method: ours, the paper's and the verdict if it has one, times and calibration."""
     details = [key for key in EXTRA_COLUMNS if any(key in row["metrics"] for row in _all(groups))]
-    header = ["set", "method", "runs", "ours", "paper", "difference", "verdict", "fit s"]
+    beside = ["paper", "difference", "verdict"] if experiment.reference else []
+    header = ["set", "method", "runs", "ours" if beside else SCORES[experiment.metric], *beside, "fit s"]
     lines = []
     for (dataset, method), rows in groups.items():
-        values = _metric(rows, experiment.metric)
-        published = experiment.paper.get(experiment.reference.get(method), {}).get(dataset)
-        line = [dataset, method, str(len(rows)), _mean_se(values), *_compared(experiment, values, published)]
+        values = metric(rows, experiment.metric)
+        line = [dataset, method, str(len(rows)), mean_se(values) if len(values) else ""]
+        if beside:
+            published_figure = experiment.paper.get(experiment.reference.get(method), {}).get(dataset)
+            line += _compared(experiment, values, published_figure)
         line.append(f"{np.mean([row['seconds']['fit'] for row in rows]):.2f}")
-        lines.append(line + [_mean_or_blank(_metric(rows, key)) for key in details])
+        lines.append(line + [_mean_or_blank(metric(rows, key)) for key in details])
     return header + [EXTRA_COLUMNS[key] for key in details], lines
 
 
-def _compared(experiment: Experiment, values: np.ndarray, published) -> list[str]:
+def _compared(experiment: Experiment, values: np.ndarray, figure) -> list[str]:
     """The paper's figure, our difference from it, and the verdict."""
-    if published is None:
+    if figure is None:
         return ["", "", ""]
-    value, se = published
+    value, se = figure
     difference = float(np.mean(values)) - value
     gain = difference if experiment.higher_is_better else -difference
     if gain >= 0:
@@ -110,21 +195,7 @@ def _compared(experiment: Experiment, values: np.ndarray, published) -> list[str
         verdict = "within one s.e."
     else:
         verdict = "worse"
-    return [_published(published), f"{difference:+.3f}", verdict]
-
-
-def _beside_all(experiment: Experiment, groups) -> tuple[list[str], list[list[str]]]:
-    """Methods down, sets across: ours first, then the paper's table."""
-    ours = defaultdict(dict)
-    for (dataset, method), rows in groups.items():
-        ours[f"**treecdf, {method}**"][dataset] = _mean_se(_metric(rows, experiment.metric))
-    theirs = {
-        f"paper: {method}": {name: _published(figure) for name, figure in row.items()}
-        for method, row in experiment.paper.items()
-    }
-    datasets = list(dict.fromkeys(dataset for dataset, _ in groups))
-    lines = [[method, *(row.get(name, "") for name in datasets)] for method, row in (ours | theirs).items()]
-    return ["method", *datasets], lines
+    return [published(figure), f"{difference:+.3f}", verdict]
 
 
 def _figures(experiment: Experiment) -> list[str]:
@@ -157,7 +228,12 @@ def speed_page() -> list[str]:
         RESULTS.mkdir(parents=True, exist_ok=True)
         draw(parts["c"]["raw"], RESULTS / "scaling.png")
         page += ["![Fit time against n, d and q](scaling.png)", ""]
-    return [*page, "Made by `python -m benchmarks speed`; rows in `benchmarks/rows/speed.jsonl`."]
+    timed = [row["seconds"] for row in parts.values() if "seconds" in row]
+    took = f" in {sum(timed):.0f} s ({len(timed)} of {len(parts)} parts timed)" if timed else ""
+    return [*page, f"Made by `python -m benchmarks speed`{took}; rows in `benchmarks/rows/speed.jsonl`."]
+
+
+OTHER_PAGES = {"speed": speed_page, "scaling": lambda: scaling_page(RESULTS)}
 
 
 def _met(record: dict) -> str:
@@ -165,8 +241,15 @@ def _met(record: dict) -> str:
 
 
 def _failures(rows: dict[Run, dict]) -> list[str]:
-    failed = [(run, row["error"]) for run, row in rows.items() if "error" in row]
-    lines = [f"- {run.dataset}, split {run.split}, {run.method}: {reason}" for run, reason in failed]
+    """Runs without figures, together where set, method and reason are the same."""
+    splits = defaultdict(list)
+    for run, row in rows.items():
+        if "error" in row:
+            splits[run.dataset, run.method, row["error"]].append(str(run.split))
+    lines = [
+        f"- {dataset}, split {', '.join(some)}, {method}: {reason}"
+        for (dataset, method, reason), some in splits.items()
+    ]
     return ["Failed runs, not in the means:", "", *lines, ""] if lines else []
 
 
@@ -174,23 +257,8 @@ def _all(groups) -> list[dict]:
     return [row for rows in groups.values() for row in rows]
 
 
-def _metric(rows: Sequence[dict], key: str) -> np.ndarray:
-    return np.array([row["metrics"][key] for row in rows if key in row["metrics"]])
-
-
 def _mean_or_blank(values: np.ndarray) -> str:
     return f"{np.mean(values):.3g}" if len(values) else ""
-
-
-def _mean_se(values: np.ndarray) -> str:
-    if len(values) < 2:
-        return f"{np.mean(values):.3f}"
-    return f"{np.mean(values):.3f} ± {np.std(values, ddof=1) / np.sqrt(len(values)):.3f}"
-
-
-def _published(figure: tuple[float, float | None]) -> str:
-    value, se = figure
-    return f"{value:g}" if se is None else f"{value:g} ± {se:g}"
 
 
 def _table(header: list[str], lines: list[list[str]]) -> list[str]:

@@ -1,14 +1,17 @@
 """Runs and their rows: one run is one line of JSON in rows/NAME.jsonl, and what is there is not run again."""
 
+import faulthandler
 import json
 import os
+import signal
 import sys
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from multiprocessing import get_context
 from pathlib import Path
@@ -73,21 +76,49 @@ def latest(rows: Iterable[dict]) -> dict[Run, dict]:
     return {Run.of(row): row for row in rows}
 
 
-def attempt(work: Work, run: Run) -> dict:
-    """The row of a run; an exception becomes a row that gives the reason."""
+class OverTime(BaseException):
+    """A run has passed its time limit; no `except Exception` of a library on the way holds it up."""
+
+
+def attempt(work: Work, run: Run, limit: float | None = None) -> dict:
+    """The row of a run; an exception, or more than `limit` seconds, becomes a row that gives the reason."""
     try:
-        return asdict(run) | work(run)
+        with at_most(limit):
+            return asdict(run) | work(run)
+    except OverTime:
+        return _failed(run, f"stopped after the limit of {limit:g} s")
     except Exception as error:
         place = traceback.extract_tb(error.__traceback__)[-1]
         return _failed(run, f"{type(error).__name__}: {error} ({Path(place.filename).name}:{place.lineno})")
+
+
+@contextmanager
+def at_most(seconds: float | None) -> Iterator[None]:
+    """Raise OverTime in the block after so many seconds; compiled code that never returns ends with its process."""
+    if seconds is None or not hasattr(signal, "SIGALRM"):
+        yield
+        return
+
+    def stop(number, frame):
+        raise OverTime
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    faulthandler.dump_traceback_later(2 * seconds + 60, exit=True)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        faulthandler.cancel_dump_traceback_later()
+        signal.signal(signal.SIGALRM, before)
 
 
 def _failed(run: Run, reason: str) -> dict:
     return asdict(run) | {"error": reason}
 
 
-def run_all(runs: Iterable[Run], work: Work, store: Store, jobs: int = 1) -> None:
-    """Work off the runs in `jobs` processes; every row is stored as soon as it is there."""
+def run_all(runs: Iterable[Run], work: Work, store: Store, jobs: int = 1, limit: float | None = None) -> None:
+    """Work off the runs in `jobs` processes, each in at most `limit` seconds; every row is stored when it is there."""
     waiting = deque(runs)
     progress = Progress(len(waiting))
     while waiting:
@@ -97,7 +128,7 @@ def run_all(runs: Iterable[Run], work: Work, store: Store, jobs: int = 1) -> Non
             try:
                 while waiting or running:
                     while waiting and len(running) < jobs:
-                        future = pool.submit(attempt, work, waiting[0])
+                        future = pool.submit(attempt, work, waiting[0], limit)
                         running[future] = waiting.popleft()
                     for future in wait(running, return_when=FIRST_COMPLETED).done:
                         row = future.result()
@@ -106,7 +137,7 @@ def run_all(runs: Iterable[Run], work: Work, store: Store, jobs: int = 1) -> Non
                         progress.step(row)
             except BrokenProcessPool:
                 for run in running.values():
-                    row = _failed(run, "a worker process died, perhaps out of memory")
+                    row = _failed(run, "a worker process died, out of memory or far over its time limit")
                     store.append(row)
                     progress.step(row)
 

@@ -12,10 +12,12 @@ from benchmarks.datasets import DATASETS, cell, prepared
 from benchmarks.machine import peak_memory_mib, provenance, reset_peak_memory
 from benchmarks.methods import METHODS, settings
 from benchmarks.metrics import evaluate
+from benchmarks.peers import PEERS, PEERS_OF_SEVERAL
 from benchmarks.rows import Run, Store, Work, latest, run_all
 from benchmarks.simulations import SIMULATIONS, sse
 
 N_SIMULATED = 2000
+ONE_OUTCOME = ("boston", "concrete", "energy", "power", "yacht", "protein", "kin8nm", "naval")
 SEVERAL_OUTCOMES = ("energy2", "parkinsons", "temperature", "air", "skillcraft")
 
 
@@ -69,7 +71,7 @@ class Experiment:
     """One table of results.
 
     `reference` maps our methods to columns of the paper's `paper` table; runs that another experiment of
-    `shares` has already made are taken from there.
+    `shares` has already made are taken from there. A page that `compares_libraries` has pictures and more tables.
     """
 
     title: str
@@ -82,6 +84,7 @@ class Experiment:
     metric: str = "log_lik"
     higher_is_better: bool = True
     shares: tuple[str, ...] = ()
+    compares_libraries: bool = False
 
     def runs(
         self,
@@ -103,7 +106,7 @@ EXPERIMENTS = {
     "univariate": Experiment(
         title="One outcome: test log-likelihood on the UCI sets",
         work=score_table,
-        datasets=("boston", "concrete", "energy", "power", "yacht", "protein", "kin8nm", "naval"),
+        datasets=ONE_OUTCOME,
         methods=("paper", "treecdf", "treecdf_fast"),
         splits=20,
         paper=paper_tables.UNIVARIATE,
@@ -127,6 +130,28 @@ EXPERIMENTS = {
         paper={},
         reference={},
         shares=("univariate", "multivariate"),
+    ),
+    "peers": Experiment(
+        title="One outcome: treecdf beside other libraries",
+        work=score_table,
+        datasets=(*ONE_OUTCOME, "wine"),
+        methods=("treecdf", "treecdf_fast", *PEERS),
+        splits=5,
+        paper=paper_tables.UNIVARIATE,
+        reference={},
+        shares=("univariate",),
+        compares_libraries=True,
+    ),
+    "peers_multivariate": Experiment(
+        title="Several outcomes: treecdf beside other libraries, 3:7 splits, z-scored",
+        work=score_table,
+        datasets=SEVERAL_OUTCOMES,
+        methods=("treecdf", "treecdf_fast", *PEERS_OF_SEVERAL),
+        splits=5,
+        paper=paper_tables.MULTIVARIATE,
+        reference={},
+        shares=("multivariate",),
+        compares_libraries=True,
     ),
     "ablation": Experiment(
         title="Ablation: split search and node classifiers, depth 6",
@@ -235,7 +260,9 @@ def stored(name: str) -> dict[Run, dict]:
     return {run: row for run, row in shared.items() if run in wanted} | latest(Store(name).read())
 
 
-def run_experiment(name: str, runs: Sequence[Run], jobs: int = 1, retry: bool = False) -> None:
-    """Make the runs that are not stored yet; `retry` makes failed ones again."""
+def run_experiment(
+    name: str, runs: Sequence[Run], jobs: int = 1, retry: bool = False, limit: float | None = None
+) -> None:
+    """Make the runs that are not stored yet, each in at most `limit` seconds; `retry` makes failed ones again."""
     done = {run for run, row in stored(name).items() if not (retry and "error" in row)}
-    run_all([run for run in runs if run not in done], EXPERIMENTS[name].work, Store(name), jobs)
+    run_all([run for run in runs if run not in done], EXPERIMENTS[name].work, Store(name), jobs, limit)

@@ -1,5 +1,6 @@
 """The parts by letter, and the run that prints and stores them."""
 
+import time
 from collections.abc import Sequence
 from functools import partial
 
@@ -24,8 +25,10 @@ def run_parts(letters: Sequence[str], skip_naive_mlp: bool = False) -> None:
     """Measure the parts one after the other; each is printed and stored as soon as it is done."""
     parts = PARTS | {"a": partial(trees_against_naive, skip_naive_mlp)}
     for letter in letters:
+        start = time.perf_counter()
         measures, raw = parts[letter]()
-        Store("speed").append({"part": letter, "measures": measures, "raw": raw} | provenance())
+        row = {"part": letter, "measures": measures, "raw": raw, "seconds": time.perf_counter() - start}
+        Store("speed").append(row | provenance())
         for record in measures:
             print(f"{letter}  {record['what']}: {figure(record)}{verdict(record)}", flush=True)
 

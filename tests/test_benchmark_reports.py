@@ -1,0 +1,214 @@
+"""Comparisons, pictures, the quick check, scaling and time limits of the benchmarks, on rows made up here."""
+
+import time
+from dataclasses import asdict
+
+import numpy as np
+import pytest
+
+from benchmarks import cli, pictures, quick, report, rows, scaling, tables
+from benchmarks.comparisons import Score, mean_ranks, side_by_side, verdict, win_tie_loss
+from benchmarks.rows import Run, Store
+from benchmarks.tables import EXPERIMENTS
+
+LIKELIHOOD = Score("log_lik", "test log-likelihood")
+LOSS = Score("crps", "CRPS", higher_is_better=False)
+
+
+def row(dataset, split, method, seconds=1.0, **metrics):
+    told = {"settings": {}, "seconds": {"fit": seconds, "fit_cpu": seconds, "sample": 0.5}, "commit": "c"}
+    return asdict(Run(dataset, split, method, split)) | told | {"metrics": metrics}
+
+
+def series(method, values, dataset="yacht", key="log_lik"):
+    return [row(dataset, k, method, **{key: value}) for k, value in enumerate(values)]
+
+
+def test_verdict_pairs_the_splits():
+    noise = np.array([5.0, -7.0, 3.0, 0.0])
+    one, other = series("a", noise + np.array([0.2, 0.3, 0.25, 0.25])), series("b", noise)
+    assert verdict(one, other, LIKELIHOOD) == "win"
+    assert verdict(other, one, LIKELIHOOD) == "loss"
+    assert verdict(one, list(reversed(other)), LIKELIHOOD) == "win"
+    assert verdict(series("a", noise + np.array([0.2, -0.3, 0.25, -0.1])), other, LIKELIHOOD) == "tie"
+    assert verdict(other, other, LIKELIHOOD) == "tie"
+    assert verdict(one[:1], other, LIKELIHOOD) is None
+    assert verdict(None, other, LIKELIHOOD) is None
+    low, high = series("a", [1.0, 1.1], key="crps"), series("b", [2.0, 2.2], key="crps")
+    assert verdict(low, high, LOSS) == "win"
+
+
+def test_matrix_counts_sets():
+    groups = {
+        ("yacht", "a"): series("a", [1.0, 1.1]),
+        ("yacht", "nsf"): series("nsf", [0.0, 0.1]),
+        ("wine", "a"): series("a", [1.0, 1.1], "wine"),
+        ("wine", "nsf"): series("nsf", [3.0, 3.1], "wine"),
+        ("boston", "a"): series("a", [1.0, 2.0], "boston"),
+        ("boston", "treeffuser"): series("treeffuser", [1.0, 2.0], "boston", "crps"),
+    }
+    header, lines = win_tie_loss(groups, LIKELIHOOD)
+    assert header[1:] == ["ours: a", "nsf"]
+    assert lines == [["ours: a", "", "1/0/1"], ["nsf", "1/0/1", ""]]
+
+
+def test_ranks_share_equal_places_and_skip_missing_sets():
+    means = {"a": {"s": 1.0, "t": 5.0}, "b": {"s": 1.0}, "c": {"s": 0.0, "t": 6.0}}
+    assert mean_ranks(means, ["s", "t"], True) == {"a": (1.5 + 2) / 2, "b": 1.5, "c": (3 + 1) / 2}
+    assert mean_ranks(means, ["s"], False) == {"a": 2.5, "b": 2.5, "c": 1.0}
+
+
+def test_best_mean_is_bold_and_the_paper_stands_beside():
+    groups = {
+        ("yacht", "treecdf"): series("treecdf", [1.0, 2.0]),
+        ("yacht", "quantile_forest"): series("quantile_forest", [0.3], key="crps"),
+    }
+    header, lines = side_by_side(groups, LIKELIHOOD, {"Ours": {"yacht": (-0.45, 0.07), "boston": (1.0, None)}})
+    assert header == ["method", "yacht", "mean rank (sets)"]
+    assert lines == [
+        ["ours: treecdf", "**1.500 ± 0.500**", "1.0 (1)"],
+        ["paper: Ours", "-0.45 ± 0.07", "2.0 (1)"],
+    ]
+    assert side_by_side(groups, LOSS)[1] == [["quantile_forest", "**0.300**", "1.0 (1)"]]
+
+
+def test_labels_are_spread_and_bad_values_do_not_stretch_the_axis():
+    moved = pictures.spread(np.array([0.0, 0.01, 0.5, 0.99, 1.0]), 0.1)
+    assert np.all(np.diff(moved) >= 0.1 - 1e-12)
+    assert moved[0] == 0.05
+    assert moved[2] == 0.5
+    assert np.isclose(moved[-1], 0.95)
+    low, high = pictures.shown_range(np.array([-500.0, -1.0, 0.0, 0.5, 1.0]), True)
+    assert -4 < low < -1
+    assert 1 < high < 2
+    low, high = pictures.shown_range(np.array([1.0, 2.0, 900.0]), False)
+    assert low < 1
+    assert 2 < high < 10
+
+
+@pytest.fixture
+def rows_of_libraries(tmp_path, monkeypatch):
+    for module in (tables, scaling):
+        monkeypatch.setattr(module, "Store", lambda name: Store(name, tmp_path))
+    monkeypatch.setattr(report, "RESULTS", tmp_path)
+    rng = np.random.default_rng(0)
+    for dataset in ("yacht", "boston"):
+        for k in range(3):
+            for j, method in enumerate(EXPERIMENTS["peers"].methods):
+                counts = rng.multinomial(200, np.full(20, 0.05)).tolist()
+                values = {"crps": 0.1 * j + rng.random(), "pit_counts": counts}
+                if method != "treeffuser":
+                    values["log_lik"] = rng.normal() - 10.0 ** (j - 9)
+                tables.Store("peers").append(row(dataset, k, method, 2.0**j, **values))
+    missing = asdict(Run("protein", 0, "pgbm", 0)) | {"error": "stopped after the limit of 9 s"}
+    tables.Store("peers").append(missing)
+    return tmp_path
+
+
+def test_page_of_libraries_has_tables_and_small_pictures(rows_of_libraries):
+    assert report.write_reports(["peers"]) == ["peers"]
+    page = (rows_of_libraries / "peers.md").read_text()
+    for name in ("peers_log_lik", "peers_crps", "peers_pit"):
+        assert f"({name}.png)" in page
+        assert 5_000 < (rows_of_libraries / f"{name}.png").stat().st_size < 150_000
+    likelihood = page[page.index("## Test log-likelihood") : page.index("## CRPS")]
+    assert "treeffuser" not in likelihood
+    assert "treeffuser" in page[page.index("## CRPS") :]
+    assert "wins/ties/losses" in page
+    assert "- protein, split 0, pgbm: stopped after the limit of 9 s" in page
+    assert "`python -m benchmarks peers`" in page
+    seconds = 2 * 3 * sum(2.0**j + 0.5 for j in range(len(EXPERIMENTS["peers"].methods)))
+    assert f"{seconds:.0f} s of fitting" in page
+    assert "nan" not in page
+
+
+def test_scaling_page_has_the_slope(rows_of_libraries):
+    for run in scaling.scaling_runs():
+        ndq = np.prod([float(part) for part in run.dataset.split(",")])
+        scaling.Store("scaling").append(asdict(run) | {"seconds": {"fit": 1e-6 * ndq**0.7}, "metrics": {}})
+    assert len({run.dataset for run in scaling.scaling_runs()}) == len(scaling.SIZES)
+    assert report.write_reports(["scaling"]) == ["scaling"]
+    assert "**0.70** (target: at most 1.1, met)" in (rows_of_libraries / "scaling.md").read_text()
+    assert (rows_of_libraries / "ndq.png").stat().st_size < 150_000
+
+
+def test_scaling_row_is_a_timed_fit():
+    found = scaling.score_scaling(Run("300,2,3", 0, scaling.METHOD, 0))
+    assert found["seconds"]["fit"] > 0
+
+
+def quick_rows(likelihood=0.0, seconds=1.0, sets=quick.DATASETS):
+    base = np.random.default_rng(0).normal(size=100)
+    found = []
+    for k, run in enumerate(quick.quick_runs()):
+        moved = likelihood if run.dataset in sets else 0.0
+        noise = 0.01 * (run.split - 1.5)
+        one = row(run.dataset, run.split, run.method, seconds, log_lik=base[k] + moved + noise * bool(likelihood))
+        found.append(one)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("now", "reasons"),
+    [
+        (quick_rows(), 0),
+        (quick_rows(likelihood=0.5), 0),
+        (quick_rows(seconds=1.9), 0),
+        (quick_rows(likelihood=-0.0005), 0),
+        (quick_rows(seconds=2.1), 3),
+        (quick_rows(likelihood=-0.1), 3),
+        (quick_rows(likelihood=-0.1, sets=("yacht",)), 3),
+        (quick_rows(likelihood=-0.1, seconds=3.0), 6),
+    ],
+)
+def test_quick_finds_what_became_worse(now, reasons):
+    lines, worse = quick.compare(now, quick_rows())
+    assert len(worse) == reasons, worse
+    assert len(lines) == len(quick.DATASETS) * len(quick.METHODS)
+    assert quick.table(lines).count("\n") == len(lines)
+
+
+def test_quick_reports_failures_and_an_empty_baseline():
+    failed = quick_rows()
+    failed[0] = asdict(Run.of(failed[0])) | {"error": "ValueError"}
+    assert quick.compare(failed, quick_rows())[1] == ["yacht, split 0, treecdf failed: ValueError"]
+    assert quick.compare(quick_rows(), [])[1] == ["no run has a counterpart in the baseline"]
+
+
+def test_quick_command_exits_by_the_verdict(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(cli, "Store", lambda name, directory=tmp_path: Store(name, directory))
+    assert cli.main(["quick"]) == 2
+    made = {"now": quick_rows()}
+
+    def run_quick(store, jobs, limit):
+        for one in made["now"]:
+            store.append(one)
+        return made["now"]
+
+    monkeypatch.setattr(cli, "run_quick", run_quick)
+    assert cli.main(["quick", "--write-baseline"]) == 0
+    assert cli.main(["quick"]) == 0
+    assert "no worse" in capsys.readouterr().out
+    made["now"] = quick_rows(likelihood=-0.2)
+    assert cli.main(["quick"]) == 1
+    assert "WORSE  treecdf: mean log-likelihood fell by 0.2" in capsys.readouterr().out
+
+
+def slow(run):
+    end = time.monotonic() + 20
+    while time.monotonic() < end:
+        try:
+            time.sleep(0.01)
+        except Exception:
+            continue
+    return {}
+
+
+def test_a_run_over_its_limit_is_a_row_and_the_next_goes_on():
+    start = time.monotonic()
+    found = rows.attempt(slow, Run("boston", 0, "lr", 0), limit=0.2)
+    assert time.monotonic() - start < 5
+    assert found["error"] == "stopped after the limit of 0.2 s"
+    after = rows.attempt(lambda run: {"metrics": {}}, Run("boston", 1, "lr", 1), limit=0.2)
+    time.sleep(0.3)
+    assert "error" not in after
