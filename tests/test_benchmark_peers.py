@@ -15,6 +15,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # of the peers
 MODULES = {
     "linear": "sklearn",
     "ngboost": "ngboost",
+    "ngboost_early": "ngboost",
     "lightgbmlss": "lightgbmlss",
     "lightgbmlss_student": "lightgbmlss",
     "pgbm": "pgbm",
