@@ -335,7 +335,8 @@ def test_the_cdf_is_the_integral_of_the_density(name):
     y = middle + half * nodes
     log_density = base.to_box(y.reshape(6, -1, 1), parameters)[1].reshape(y.shape)
     mass = (np.exp(log_density + np.log(half)) * weights).sum(axis=2)
-    np.testing.assert_allclose(mass, np.tile(np.diff(levels), (6, 1)), rtol=1e-3)
+    # Where logarithms end and a line begins, the density has a corner, which costs the quadrature digits.
+    np.testing.assert_allclose(mass, np.tile(np.diff(levels), (6, 1)), rtol=3e-3 if base.transform.unit > 0 else 1e-3)
     np.testing.assert_allclose(mass.sum(axis=1), 1 - 2e-4, rtol=1e-5)
 
 
@@ -414,7 +415,7 @@ def test_the_broad_component_keeps_outliers_possible(name):
     y = np.tile(center + scale * np.array([3.0, 10.0, 100.0, 1e6]), (len(X_NEW), 1))
     g, log_slope = base.transform.forward(y)
     middle = np.clip(0.0, *base.bound)
-    least = base.log_broad + stats.t.logpdf(g, 5, middle, 2.0) + log_slope
+    least = base.log_broad + stats.t.logpdf(g, 5, middle, 1.0 if base.transform.unit > 0 else 2.0) + log_slope
     log_det = base.to_box(y[..., None], parameters)[1]
     assert (log_det >= least - 1e-9).all()
     np.testing.assert_allclose(components(parameters)[2][:, -1], np.exp(base.log_broad))
@@ -433,9 +434,11 @@ def test_the_broad_component_weighs_what_outliers_there_are():
 
 def test_skewed_outcomes_are_straightened_and_others_left_alone():
     line = X[:, 0] + 0.3 * np.random.default_rng(0).normal(size=N)
-    powers = [cross_fit(y, learners=SMALL[:1])[0].transform.power for y in (line, np.exp(2 * line), -np.exp(2 * line))]
-    assert powers[0] == 1
-    assert powers[1] < 1 < powers[2]
+    assert cross_fit(line, learners=SMALL[:1])[0].transform.name == "none"
+    for y in (line**2, np.exp(2 * line), -np.exp(2 * line)):
+        transform = cross_fit(y, learners=SMALL[:1])[0].transform
+        assert transform.name != "none"
+        assert np.abs(stats.skew(transform.forward(y)[0])) < 0.7 * np.abs(stats.skew(y))
 
 
 def test_far_covariates_are_held():
