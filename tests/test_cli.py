@@ -26,7 +26,7 @@ def test_demo_prints_its_figures_and_draws(tmp_path, capsys):
     assert -0.7 < float(figures["log-likelihood of the new rows"]) < -0.4
     assert 0.4 < float(figures["CRPS"]) < 0.6
     assert 85 < float(figures["coverage of the 90 % interval"]) < 95
-    assert "(the truth: -0.468)" in out
+    assert "(the truth: -0.486)" in out
     assert " s\n" in out
     assert str(picture) in out
     assert picture.read_bytes().startswith(b"\x89PNG")
