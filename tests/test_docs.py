@@ -12,6 +12,7 @@ from treecdf import TreeFlowRegressor
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")
+pyplot = pytest.importorskip("matplotlib.pyplot")
 
 ROOT = Path(__file__).parent.parent
 PAGES = ["README.md", "docs/index.md", "docs/tables.md", "docs/command-line.md", "docs/settings.md"]
@@ -68,6 +69,7 @@ def test_two_lines_draw_each_picture(section):
     (block,) = blocks(section)
     names = dict(context(section))
     exec(block, names)
+    pyplot.close("all")
     for picture in re.findall(r"\((gallery/.*?)\)", section):
         assert (ROOT / "docs" / picture).stat().st_size < 500_000
 

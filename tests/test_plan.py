@@ -346,7 +346,10 @@ def test_a_summary_of_unconditional_flows_names_the_base():
 
 def test_a_summary_says_how_the_outcome_was_transformed():
     x, y = table(1)
-    model = TreeFlowRegressor(base=Ridge(), max_trees=2, random_state=0).fit(x, np.exp(3 * y))
+    model = TreeFlowRegressor(base=Ridge(), max_trees=2, random_state=0)
+    model.fit(x, np.exp(3 * y))
+    assert "transform of the outcome: logarithm" in model.summary()
+    model.fit(x, 10 + (y - y.min()) ** 3)
     power = model.mixture_.members[0].base.transform.power
     assert power < 1
     assert f"Yeo-Johnson {power:g}" in model.summary()

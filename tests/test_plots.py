@@ -118,11 +118,12 @@ OF_MODELS = {
 
 @pytest.mark.parametrize("draw", OF_MODELS.values(), ids=OF_MODELS)
 def test_given_axes_are_used_and_plot_draws_again(draw):
+    others = plt.get_fignums()
     figure, ax = plt.subplots()
     display = draw(ax)
     assert display.ax_ is ax
     assert display.figure_ is figure
-    assert plt.get_fignums() == [figure.number]
+    assert plt.get_fignums() == [*others, figure.number]
     assert ax.get_xlabel()
     assert ax.get_ylabel()
     assert ax.get_title()

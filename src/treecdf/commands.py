@@ -103,6 +103,8 @@ def plot(args: argparse.Namespace) -> None:
     import matplotlib
 
     matplotlib.use("Agg")
+    from matplotlib import pyplot
+
     from treecdf import plots
 
     model = load_model(args.model)
@@ -115,6 +117,7 @@ def plot(args: argparse.Namespace) -> None:
     else:
         figure = _plot_of_rows(plots, model, read_table(args.table), args)
     _write(args.out, lambda path: figure.savefig(path, dpi=150))
+    pyplot.close(figure)
     print(f"written to {args.out}")
 
 
