@@ -2,9 +2,19 @@
 
 from treecdf.boosting import Stage
 from treecdf.classifiers import MLP, BoostedTrees, Constant, Logistic
+from treecdf.composition import CompositionalFlow
 from treecdf.distribution import ConditionalDistribution
 from treecdf.estimator import TreeFlowRegressor
 
 __version__ = "0.1.0.dev0"
 
-__all__ = ["MLP", "BoostedTrees", "ConditionalDistribution", "Constant", "Logistic", "Stage", "TreeFlowRegressor"]
+__all__ = [
+    "MLP",
+    "BoostedTrees",
+    "CompositionalFlow",
+    "ConditionalDistribution",
+    "Constant",
+    "Logistic",
+    "Stage",
+    "TreeFlowRegressor",
+]

@@ -1,0 +1,381 @@
+"""Compositions: rows that sum to one, with exact zeros, given covariates.
+
+First which taxa are present, by a chain of logistic regressions; then how the whole is shared among them, by breaking a
+stick: each taxon present takes a share of what those before it have left, and the last one takes the rest. The log odds
+of every share are a flow of one outcome given the covariates, all presences and the abundances before it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from joblib import Parallel, delayed
+from numpy.typing import ArrayLike, NDArray
+from scipy.linalg import solve
+from sklearn.base import BaseEstimator, clone
+from sklearn.utils.validation import check_is_fitted
+from threadpoolctl import threadpool_limits
+
+from treecdf.base import Student
+from treecdf.ensemble import equal_weights
+from treecdf.estimator import TreeFlowRegressor
+from treecdf.flow import TreeFlow
+from treecdf.learners import Polynomial
+from treecdf.mixture import Mixture
+from treecdf.presence import OWN_RIDGE, RIDGES, Effects, Presence, splits
+from treecdf.settings import as_generator, check_setting, is_int
+from treecdf.table import Standardizer, read_covariates, read_outcomes
+
+Array = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+Ints = NDArray[np.int64]
+
+_TOLERANCE = 1e-6  # rows that sum to one do so to this
+_N_FOLDS = 5
+_FEWEST_ROWS = 30  # for a flow; a taxon of fewer has a Student t around its mean
+_FEW_DEGREES = 5.0  # of freedom of that t
+_PRIOR_ROWS, _PRIOR_SCALE = 5.0, 1.5  # and what is known of its scale beforehand
+_LARGEST_LOG_ODDS = 300.0
+_SMALLEST = 1e-300  # abundance of what is present
+_ZERO_DRAWS = 200
+
+
+class CompositionalFlow(BaseEstimator):
+    """Learns the distribution of compositions given covariates: exact zeros, exact density, draws that sum to one.
+
+    Parameters
+    ----------
+    normalize : bool
+        Whether rows of Y are divided by their sums (counts, percentages). Otherwise rows that do not sum to one are
+        refused.
+    flow : TreeFlowRegressor, default None
+        What learns the log odds of a taxon's share, cloned for every taxon. None: a fast one on a linear base.
+    n_jobs : int or None
+        Processes that train the taxa (joblib). The model does not depend on it.
+    random_state : int, Generator, RandomState or None
+        Seed of the folds and of the flows.
+
+    Attributes
+    ----------
+    n_taxa_ : int
+        Columns of Y.
+    order_ : array
+        Columns of Y that are not always zero, by falling mean abundance: the order in which the stick is broken.
+    presence_ : Presence
+        Which taxa are present.
+    shares_ : tuple of Share
+        How the whole is shared among them, one for each of order_ but the last.
+
+    Notes
+    -----
+    Densities are with respect to a mixed measure: counting measure on sets of taxa that are present, and for a set of
+    m taxa Lebesgue measure on m - 1 of their abundances (whichever is left out, the density is the same). A row of a
+    single taxon so has a probability. A taxon that was present in no training row, or in all of them, is so for
+    certain, and rows that say otherwise have log density -inf.
+    """
+
+    def __init__(
+        self,
+        *,
+        normalize: bool = False,
+        flow: TreeFlowRegressor | None = None,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.normalize = normalize
+        self.flow = flow
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    def fit(self, X: ArrayLike, Y: ArrayLike, groups: ArrayLike | None = None) -> Self:
+        """Learn from covariates X (n, q) and compositions Y (n, taxa).
+
+        Rows of one group (n,), such as samples of one person, are left out together where left-out rows decide.
+        """
+        check_setting("normalize", self.normalize, isinstance(self.normalize, bool), "True or False")
+        x = read_covariates(self, X, reset=True)
+        y = read_compositions(Y, self.normalize)
+        _check_lengths(x, y)
+        if len(x) < 2:
+            raise ValueError(f"Found {len(x)} row(s) (n_samples = {len(x)}): at least 2 are required.")
+        rng = as_generator(self.random_state)
+        fold = make_folds(groups, len(x), rng)
+        seen = np.flatnonzero(y.any(axis=0))
+        self.n_taxa_ = y.shape[1]
+        self.order_ = seen[np.argsort(-y[:, seen].mean(axis=0), kind="stable")]
+        self.effects_ = Effects.fit(x)
+        sticks = Sticks.of(y[:, self.order_])
+        with threadpool_limits(1, user_api="blas"):
+            effects = self.effects_(x)
+            self.presence_ = Presence.fit(effects, sticks.present, fold)
+            self.shares_ = self._fit_shares(x, effects, sticks, fold, rng)
+        return self
+
+    def _fit_shares(self, x: Array, effects: Array, sticks: Sticks, fold: Ints, rng: np.random.Generator) -> Any:
+        flow = _LIGHT if self.flow is None else self.flow
+        tasks = []
+        for k in range(len(self.order_) - 1):
+            rows = np.flatnonzero(sticks.breaks[:, k])
+            features = sticks.features(k)[rows]
+            seed = int(rng.integers(2**31))
+            tasks.append(
+                delayed(Share.fit)(flow, x[rows], effects[rows], features, sticks.log_odds(k)[rows], fold[rows], seed)
+            )
+        return tuple(Parallel(self.n_jobs)(tasks))
+
+    def sample(self, X: ArrayLike, n_samples: int = 1, random_state: Any = None) -> Array:
+        """Compositions (n, n_samples, taxa) drawn at covariates X (n, q): each sums to one, absent taxa are 0."""
+        check_is_fitted(self, "shares_")
+        check_setting("n_samples", n_samples, is_int(n_samples) and n_samples >= 0, "an integer of at least 0")
+        rng = as_generator(random_state)
+        x = read_covariates(self, X, reset=False)
+        with threadpool_limits(1, user_api="blas"):
+            effects = np.repeat(self.effects_(x), n_samples, axis=0)
+            sticks = Sticks.unbroken(self.presence_.draw(effects, rng)[0])
+            at = np.repeat(x, n_samples, axis=0)
+            for k, share in enumerate(self.shares_):
+                u = rng.random(len(at))
+                rows = np.flatnonzero(sticks.breaks[:, k])
+                sticks.split(k, rows, share.draw(u[rows], at[rows], effects[rows], sticks.features(k)[rows]))
+        drawn = np.zeros((len(at), self.n_taxa_))
+        drawn[:, self.order_] = sticks.abundances()
+        return drawn.reshape(len(x), n_samples, self.n_taxa_)
+
+    def log_prob(self, X: ArrayLike, Y: ArrayLike) -> Array:
+        """Log density (n,) of compositions Y at covariates X, with respect to the measure named in the notes."""
+        check_is_fitted(self, "shares_")
+        x = read_covariates(self, X, reset=False)
+        y = read_compositions(Y, self.normalize, self.n_taxa_)
+        _check_lengths(x, y)
+        unseen = np.setdiff1d(np.arange(self.n_taxa_), self.order_)
+        possible = ~y[:, unseen].any(axis=1)
+        total = np.full(len(x), -np.inf)
+        x, y = x[possible], y[possible]
+        if not len(x):
+            return total
+        sticks = Sticks.of(y[:, self.order_])
+        with threadpool_limits(1, user_api="blas"):
+            effects = self.effects_(x)
+            log_prob = self.presence_.log_prob(effects, sticks.present)
+            for k, share in enumerate(self.shares_):
+                rows = np.flatnonzero(sticks.breaks[:, k])
+                if len(rows):
+                    odds, features = sticks.log_odds(k)[rows], sticks.features(k)[rows]
+                    log_prob[rows] += share.log_prob(odds, x[rows], effects[rows], features)
+                    log_prob[rows] += sticks.log_slope(k)[rows]
+        total[possible] = log_prob
+        return total
+
+    def score(self, X: ArrayLike, Y: ArrayLike) -> float:
+        """Mean log density, so that model selection maximises the likelihood."""
+        return float(self.log_prob(X, Y).mean())
+
+    def zero_prob(self, X: ArrayLike, n_draws: int = _ZERO_DRAWS, random_state: Any = 0) -> Array:
+        """Probability (n, taxa) that each taxon is absent at covariates X (n, q).
+
+        A mean over n_draws drawn presences of the taxa before it; its standard error is at most 0.5 / sqrt(n_draws).
+        """
+        check_is_fitted(self, "shares_")
+        check_setting("n_draws", n_draws, is_int(n_draws) and n_draws >= 1, "an integer of at least 1")
+        rng = as_generator(random_state)
+        effects = self.effects_(read_covariates(self, X, reset=False))
+        zero = np.ones((len(effects), self.n_taxa_))
+        chance = np.zeros((len(effects), len(self.order_)))
+        with threadpool_limits(1, user_api="blas"):
+            for _ in range(n_draws):
+                chance += self.presence_.draw(effects, rng)[1]
+        zero[:, self.order_] = 1 - chance / n_draws
+        return zero
+
+
+# Reading
+
+
+def read_compositions(Y: ArrayLike, normalize: bool, n_taxa: int | None = None) -> Array:
+    """Compositions (n, taxa) as float64, each of sum one."""
+    y = read_outcomes(Y, n_taxa)
+    if y.shape[1] < 2:
+        raise ValueError(f"Expected Y of shape (n, taxa) with at least 2 taxa; got {y.shape}.")
+    if (y < 0).any():
+        row, column = np.argwhere(y < 0)[0]
+        raise ValueError(f"Y is {y[row, column]:g} in row {row}, taxon {column}: abundances must not be negative.")
+    total = y.sum(axis=1)
+    if not total.all():
+        raise ValueError(f"Row {int(np.argmin(total))} of Y is all zero: a composition needs something present.")
+    off = np.abs(total - 1) > _TOLERANCE
+    if off.any() and not normalize:
+        row = int(np.argmax(off))
+        raise ValueError(
+            f"Row {row} of Y sums to {total[row]:g}, not to 1. Divide rows by their sums, or set normalize=True."
+        )
+    return y / total[:, None]
+
+
+def _check_lengths(x: Array, y: Array) -> None:
+    if len(x) != len(y):
+        raise ValueError(f"X has {len(x)} rows and Y has {len(y)}: they must have the same number.")
+
+
+def make_folds(groups: ArrayLike | None, n: int, rng: np.random.Generator) -> Ints:
+    """The fold (n,) of every row; rows of a group share theirs."""
+    labels = np.arange(n) if groups is None else np.asarray(groups)
+    if labels.shape != (n,):
+        raise ValueError(f"Expected groups of shape ({n},); got {labels.shape}.")
+    names, number = np.unique(labels, return_inverse=True)
+    if len(names) < 2:
+        raise ValueError(f"Expected at least 2 groups; got {len(names)}.")
+    return (rng.permutation(len(names)) % min(_N_FOLDS, len(names)))[number]
+
+
+# Breaking sticks
+
+
+@dataclass(frozen=True)
+class Sticks:
+    """Compositions as broken sticks; taxa (K,) in order, logs of abundances and of what is left before each taxon."""
+
+    present: Bools  # (n, K)
+    log_y: Array  # (n, K); 0 where absent
+    log_rest: Array  # (n, K + 1): of the taxa from this one on
+    breaks: Bools  # (n, K): present, and so is a later one
+
+    @staticmethod
+    def of(y: Array) -> Sticks:
+        """From compositions y (n, K)."""
+        present = y > 0
+        with np.errstate(divide="ignore"):
+            rest = np.log(np.cumsum(y[:, ::-1], axis=1)[:, ::-1])
+            log_y = np.where(present, np.log(y), 0.0)
+        log_rest = np.hstack([rest, np.full((len(y), 1), -np.inf)])
+        return Sticks(present, log_y, log_rest, _breaks(present))
+
+    @staticmethod
+    def unbroken(present: Bools) -> Sticks:
+        """Before anything was shared out among those present (n, K)."""
+        return Sticks(
+            present, np.zeros(present.shape), np.zeros((len(present), present.shape[1] + 1)), _breaks(present)
+        )
+
+    def log_odds(self, k: int) -> Array:
+        """Log odds (n,) of taxon k's share of the rest; they mean nothing where nothing is broken."""
+        with np.errstate(invalid="ignore"):
+            return self.log_y[:, k] - self.log_rest[:, k + 1]
+
+    def log_slope(self, k: int) -> Array:
+        """Log derivative (n,) of the log odds by the abundance of taxon k, those before it held."""
+        with np.errstate(invalid="ignore"):
+            return self.log_rest[:, k] - self.log_y[:, k] - self.log_rest[:, k + 1]
+
+    def features(self, k: int) -> Array:
+        """What is known when taxon k breaks the stick (n, K + k + 1).
+
+        All presences, abundances of the taxa before it relative to what is left (NaN where absent), and what is left.
+        """
+        left = self.log_rest[:, [k]]
+        before = np.where(self.present[:, :k], self.log_y[:, :k] - left, np.nan)
+        return np.hstack([self.present, before, left])
+
+    def split(self, k: int, rows: Ints, log_odds: Array) -> None:
+        """Break the sticks of some rows at taxon k; the others stay as long as they are."""
+        log_odds = np.clip(log_odds, -_LARGEST_LOG_ODDS, _LARGEST_LOG_ODDS)
+        self.log_y[rows, k] = self.log_rest[rows, k] - np.logaddexp(0.0, -log_odds)
+        self.log_rest[:, k + 1] = self.log_rest[:, k]
+        self.log_rest[rows, k + 1] -= np.logaddexp(0.0, log_odds)
+
+    def abundances(self) -> Array:
+        """Compositions (n, K): the last taxon present has what was left."""
+        y = np.exp(np.where(self.breaks, self.log_y, self.log_rest[:, :-1]))
+        y = np.where(self.present, np.maximum(y, _SMALLEST), 0.0)
+        return y / y.sum(axis=1, keepdims=True)
+
+
+def _breaks(present: Bools) -> Bools:
+    """Whether a taxon is present and a later one is too."""
+    later: Ints = np.cumsum(present[:, ::-1], axis=1)[:, ::-1] - present
+    return present & (later > 0)
+
+
+@dataclass(frozen=True)
+class Share:
+    """p(log odds of a taxon's share | x, features): a linear location first, then a flow given x and that."""
+
+    center: Array
+    scale: Array
+    slopes: Array
+    flow: Mixture
+
+    @staticmethod
+    def fit(
+        flow: TreeFlowRegressor, x: Array, effects: Array, features: Array, log_odds: Array, fold: Ints, seed: int
+    ) -> Share:
+        """From rows in which the taxon breaks the stick: x (n, q), effects (n, p), features (n, f), log odds (n,)."""
+        raw = np.hstack([effects, features])
+        if len(x) < _FEWEST_ROWS:
+            width = raw.shape[1]
+            return Share(np.zeros(width), np.ones(width), np.zeros(width), _student(log_odds))
+        if fold.min() == fold.max():
+            fold = np.arange(len(x)) % _N_FOLDS
+        center, scale = _nan_moments(raw)
+        z = _standardized(raw, center, scale)
+        slopes, left_out = _ridge(z, log_odds, effects.shape[1], fold)
+        fitted = clone(flow).set_params(random_state=seed).fit(np.column_stack([x, left_out]), log_odds)
+        return Share(center, scale, slopes, fitted.mixture_)
+
+    def draw(self, u: Array, x: Array, effects: Array, features: Array) -> Array:
+        """Log odds (n,) made of uniforms u (n,)."""
+        return self.flow.draw(u[:, None, None], self._given(x, effects, features))[:, 0, 0]
+
+    def log_prob(self, log_odds: Array, x: Array, effects: Array, features: Array) -> Array:
+        """Log density (n,) of log odds (n,)."""
+        return self.flow.log_prob(log_odds[:, None, None], self._given(x, effects, features))[:, 0]
+
+    def _given(self, x: Array, effects: Array, features: Array) -> Array:
+        z = _standardized(np.hstack([effects, features]), self.center, self.scale)
+        return np.column_stack([x, z @ self.slopes])
+
+
+def _nan_moments(raw: Array) -> tuple[Array, Array]:
+    """Means of what is known, and standard deviations when the mean stands for what is not; infinite for constants."""
+    known = ~np.isnan(raw)
+    filled = np.where(known, raw, 0.0)
+    center = filled.sum(axis=0) / np.maximum(known.sum(axis=0), 1)
+    scale = np.sqrt((np.where(known, raw - center, 0.0) ** 2).mean(axis=0))
+    return center, np.where(scale > 1e-9, scale, np.inf)
+
+
+def _standardized(raw: Array, center: Array, scale: Array) -> Array:
+    return np.where(np.isnan(raw), 0.0, (raw - center) / scale)
+
+
+def _ridge(z: Array, y: Array, n_effects: int, fold: Ints) -> tuple[Array, Array]:
+    """Slopes of standardised features z (n, p), and predictions (n,) of left-out rows; y's mean is not predicted."""
+    left_out = np.empty((len(RIDGES), len(y)))
+    for train, test in splits(fold):
+        offset, mean = y[train].mean(), z[train].mean(axis=0)
+        for i, slopes in enumerate(_ridge_path(z[train] - mean, y[train] - offset, n_effects)):
+            left_out[i, test] = offset + (z[test] - mean) @ slopes
+    best = int(np.argmin(((left_out - y) ** 2).sum(axis=1)))
+    slopes = _ridge_path(z, y - y.mean(), n_effects)[best]
+    return slopes, left_out[best] - y.mean()
+
+
+def _ridge_path(z: Array, y: Array, n_effects: int) -> list[Array]:
+    """Slopes under each penalty of what are no effects of the covariates."""
+    gram, target = z.T @ z, z.T @ y
+    n_others = len(gram) - n_effects
+    penalties = [np.repeat([OWN_RIDGE, ridge], [n_effects, n_others]) for ridge in RIDGES]
+    return [solve(gram + np.diag(penalty), target, assume_a="pos") for penalty in penalties]
+
+
+def _student(log_odds: Array) -> Mixture:
+    """A Student t around the mean of a few log odds, for any covariates."""
+    location = log_odds.mean() if len(log_odds) else 0.0
+    squares = ((log_odds - location) ** 2).sum() + _PRIOR_ROWS * _PRIOR_SCALE**2
+    scale = np.sqrt(squares / (len(log_odds) + _PRIOR_ROWS))
+    base = Student(np.array([location]), np.array([scale]), np.array([_FEW_DEGREES]))
+    return Mixture((TreeFlow(Standardizer(np.ones(1), np.zeros(1), np.ones(1)), base, ()),), equal_weights(1))
+
+
+_LIGHT = TreeFlowRegressor(effort="fast", base=Polynomial(1))
