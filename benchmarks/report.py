@@ -7,6 +7,7 @@ from itertools import product
 import numpy as np
 
 from benchmarks.machine import RESULTS
+from benchmarks.microbiome_page import microbiome_page
 from benchmarks.rows import Run
 from benchmarks.speed.run import figure, latest_parts
 from benchmarks.speed.scaling import draw
@@ -33,7 +34,7 @@ def write_reports(names: Iterable[str]) -> list[str]:
     """Write the pages of those experiments that have rows; returns the names written."""
     written = []
     for name in names:
-        lines = speed_page() if name == "speed" else experiment_page(name)
+        lines = OTHER_PAGES[name]() if name in OTHER_PAGES else experiment_page(name)
         if lines:
             RESULTS.mkdir(parents=True, exist_ok=True)
             (RESULTS / f"{name}.md").write_text("\n".join(lines) + "\n")
@@ -158,6 +159,9 @@ def speed_page() -> list[str]:
         draw(parts["c"]["raw"], RESULTS / "scaling.png")
         page += ["![Fit time against n, d and q](scaling.png)", ""]
     return [*page, "Made by `python -m benchmarks speed`; rows in `benchmarks/rows/speed.jsonl`."]
+
+
+OTHER_PAGES = {"speed": speed_page, "microbiome": microbiome_page}
 
 
 def _met(record: dict) -> str:
