@@ -10,7 +10,7 @@ from scipy.special import expit
 from sklearn.base import clone
 
 from treecdf import CompositionalFlow, TreeFlowRegressor
-from treecdf.composition import Sticks, make_folds
+from treecdf.composition import Ratios, make_folds
 from treecdf.presence import Presence, logistic
 
 
@@ -84,7 +84,7 @@ def test_density_integrates_to_one_over_patterns_and_simplices():
 
 
 def _mass(model, at, pattern):
-    """Integral of the density over compositions of the taxa of a pattern, in log odds of broken sticks."""
+    """Integral of the density over compositions of the taxa of a pattern, by breaking a stick."""
     taxa = np.flatnonzero(pattern)
     edges = np.linspace(-14, 14, 141)
     t = (edges[1:] + edges[:-1]) / 2
@@ -109,20 +109,22 @@ def test_density_and_draws_agree(data, model):
     assert model.score(x, y[:, [4, 1, 2, 3, 0]]) < real - 2
 
 
-def test_density_does_not_depend_on_who_is_left_out():
-    """One taxon present with one other: density of a Beta in either coordinate."""
-    y = np.array([[0.2, 0.3, 0.5], [0.0, 0.4, 0.6]])
-    sticks = Sticks.of(y)
-    assert sticks.breaks.tolist() == [[True, True, False], [False, True, False]]
-    np.testing.assert_allclose(sticks.log_odds(0)[0], np.log(0.2 / 0.8))
-    np.testing.assert_allclose(sticks.log_odds(1), np.log([0.3 / 0.5, 0.4 / 0.6]))
-    step = 1e-6
-    moved = Sticks.of(y + np.array([[step, 0, -step], [0, step, -step]]))
-    by_step = [
-        (moved.log_odds(0)[0] - sticks.log_odds(0)[0]) / step,
-        (moved.log_odds(1)[1] - sticks.log_odds(1)[1]) / step,
-    ]
-    np.testing.assert_allclose(by_step, np.exp([sticks.log_slope(0)[0], sticks.log_slope(1)[1]]), rtol=1e-4)
+def test_log_ratios_and_back():
+    y = np.array([[0.2, 0.3, 0.5], [0.0, 0.4, 0.6], [0.0, 1.0, 0.0]])
+    ratios = Ratios.of(y)
+    assert ratios.follows.tolist() == [[False, True, True], [False, False, True], [False, False, False]]
+    np.testing.assert_allclose(ratios.log_ratio(1)[0], np.log(0.3 / 0.2))
+    np.testing.assert_allclose(ratios.log_ratio(2)[:2], np.log([0.5 / np.sqrt(0.06), 0.6 / 0.4]))
+    drawn = Ratios.unknown(y > 0)
+    for k in range(3):
+        rows = np.flatnonzero(drawn.follows[:, k])
+        np.testing.assert_allclose(drawn.features(k)[rows], ratios.features(k)[rows], atol=1e-14)
+        drawn.put(k, rows, ratios.log_ratio(k)[rows])
+    np.testing.assert_allclose(drawn.abundances(), y, atol=1e-15)
+    far = Ratios.unknown(np.ones((1, 2), bool))
+    far.put(0, np.empty(0, int), np.empty(0))
+    far.put(1, np.array([0]), np.array([-1e5]))
+    assert (far.abundances() > 0).all()  # what is present stays so
 
 
 def test_same_seed_same_model_whatever_the_jobs(data, model):

@@ -1,8 +1,8 @@
 """Compositions: rows that sum to one, with exact zeros, given covariates.
 
-First which taxa are present, by a chain of logistic regressions; then how the whole is shared among them, by breaking a
-stick: each taxon present takes a share of what those before it have left, and the last one takes the rest. The log odds
-of every share are a flow of one outcome given the covariates, all presences and the abundances before it.
+First which taxa are present, by a chain of logistic regressions; then their abundances, as a chain of log ratios: of
+every taxon present to the geometric mean of those before it. Each ratio is a flow of one outcome given the covariates,
+all presences and the ratios before it; a row is divided by its sum in the end.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
 from treecdf.base import Student
+from treecdf.boosting import Stage
+from treecdf.classifiers import Logistic
 from treecdf.ensemble import equal_weights
 from treecdf.estimator import TreeFlowRegressor
 from treecdf.flow import TreeFlow
-from treecdf.learners import Polynomial
 from treecdf.mixture import Mixture
 from treecdf.presence import OWN_RIDGE, RIDGES, Effects, Presence, splits
 from treecdf.settings import as_generator, check_setting, is_int
@@ -34,10 +35,12 @@ Ints = NDArray[np.int64]
 
 _TOLERANCE = 1e-6  # rows that sum to one do so to this
 _N_FOLDS = 5
+_MARGIN = 0.03  # flows reach beyond the range of the log ratios by this share of it
 _FEWEST_ROWS = 30  # for a flow; a taxon of fewer has a Student t around its mean
-_FEW_DEGREES = 5.0  # of freedom of that t
+_DEGREES = 10.0  # of freedom of that t
 _PRIOR_ROWS, _PRIOR_SCALE = 5.0, 1.5  # and what is known of its scale beforehand
-_LARGEST_LOG_ODDS = 300.0
+_LARGEST_LOG_RATIO = 300.0
+_FAR = 3.0  # standard deviations: features beyond are held
 _SMALLEST = 1e-300  # abundance of what is present
 _ZERO_DRAWS = 200
 
@@ -51,7 +54,8 @@ class CompositionalFlow(BaseEstimator):
         Whether rows of Y are divided by their sums (counts, percentages). Otherwise rows that do not sum to one are
         refused.
     flow : TreeFlowRegressor, default None
-        What learns the log odds of a taxon's share, cloned for every taxon. None: a fast one on a linear base.
+        What learns a log ratio given x and its linear prediction, cloned for every taxon. None: a flow on the range
+        of the log ratio with smooth Logistic nodes.
     n_jobs : int or None
         Processes that train the taxa (joblib). The model does not depend on it.
     random_state : int, Generator, RandomState or None
@@ -62,11 +66,11 @@ class CompositionalFlow(BaseEstimator):
     n_taxa_ : int
         Columns of Y.
     order_ : array
-        Columns of Y that are not always zero, by falling mean abundance: the order in which the stick is broken.
+        Columns of Y that are not always zero, the most prevalent first: the order of the chain of ratios.
     presence_ : Presence
         Which taxa are present.
-    shares_ : tuple of Share
-        How the whole is shared among them, one for each of order_ but the last.
+    links_ : tuple of Link
+        Log ratios of the taxa of order_.
 
     Notes
     -----
@@ -104,48 +108,49 @@ class CompositionalFlow(BaseEstimator):
         fold = make_folds(groups, len(x), rng)
         seen = np.flatnonzero(y.any(axis=0))
         self.n_taxa_ = y.shape[1]
-        self.order_ = seen[np.argsort(-y[:, seen].mean(axis=0), kind="stable")]
+        self.order_ = seen[_order(y[:, seen])]
         self.effects_ = Effects.fit(x)
-        sticks = Sticks.of(y[:, self.order_])
+        ratios = Ratios.of(y[:, self.order_])
         with threadpool_limits(1, user_api="blas"):
             effects = self.effects_(x)
-            self.presence_ = Presence.fit(effects, sticks.present, fold)
-            self.shares_ = self._fit_shares(x, effects, sticks, fold, rng)
+            self.presence_ = Presence.fit(effects, ratios.present, fold)
+            self.links_ = self._fit_links(x, effects, ratios, fold, rng)
         return self
 
-    def _fit_shares(self, x: Array, effects: Array, sticks: Sticks, fold: Ints, rng: np.random.Generator) -> Any:
-        flow = _LIGHT if self.flow is None else self.flow
+    def _fit_links(self, x: Array, effects: Array, ratios: Ratios, fold: Ints, rng: np.random.Generator) -> Any:
         tasks = []
-        for k in range(len(self.order_) - 1):
-            rows = np.flatnonzero(sticks.breaks[:, k])
-            features = sticks.features(k)[rows]
+        for k in range(len(self.order_)):
+            rows = np.flatnonzero(ratios.follows[:, k])
+            features = ratios.features(k)[rows]
             seed = int(rng.integers(2**31))
             tasks.append(
-                delayed(Share.fit)(flow, x[rows], effects[rows], features, sticks.log_odds(k)[rows], fold[rows], seed)
+                delayed(Link.fit)(
+                    self.flow, x[rows], effects[rows], features, ratios.log_ratio(k)[rows], fold[rows], seed
+                )
             )
         return tuple(Parallel(self.n_jobs)(tasks))
 
     def sample(self, X: ArrayLike, n_samples: int = 1, random_state: Any = None) -> Array:
         """Compositions (n, n_samples, taxa) drawn at covariates X (n, q): each sums to one, absent taxa are 0."""
-        check_is_fitted(self, "shares_")
+        check_is_fitted(self, "links_")
         check_setting("n_samples", n_samples, is_int(n_samples) and n_samples >= 0, "an integer of at least 0")
         rng = as_generator(random_state)
         x = read_covariates(self, X, reset=False)
         with threadpool_limits(1, user_api="blas"):
             effects = np.repeat(self.effects_(x), n_samples, axis=0)
-            sticks = Sticks.unbroken(self.presence_.draw(effects, rng)[0])
+            ratios = Ratios.unknown(self.presence_.draw(effects, rng)[0])
             at = np.repeat(x, n_samples, axis=0)
-            for k, share in enumerate(self.shares_):
+            for k, link in enumerate(self.links_):
                 u = rng.random(len(at))
-                rows = np.flatnonzero(sticks.breaks[:, k])
-                sticks.split(k, rows, share.draw(u[rows], at[rows], effects[rows], sticks.features(k)[rows]))
+                rows = np.flatnonzero(ratios.follows[:, k])
+                ratios.put(k, rows, link.draw(u[rows], at[rows], effects[rows], ratios.features(k)[rows]))
         drawn = np.zeros((len(at), self.n_taxa_))
-        drawn[:, self.order_] = sticks.abundances()
+        drawn[:, self.order_] = ratios.abundances()
         return drawn.reshape(len(x), n_samples, self.n_taxa_)
 
     def log_prob(self, X: ArrayLike, Y: ArrayLike) -> Array:
         """Log density (n,) of compositions Y at covariates X, with respect to the measure named in the notes."""
-        check_is_fitted(self, "shares_")
+        check_is_fitted(self, "links_")
         x = read_covariates(self, X, reset=False)
         y = read_compositions(Y, self.normalize, self.n_taxa_)
         _check_lengths(x, y)
@@ -155,16 +160,16 @@ class CompositionalFlow(BaseEstimator):
         x, y = x[possible], y[possible]
         if not len(x):
             return total
-        sticks = Sticks.of(y[:, self.order_])
+        ratios = Ratios.of(y[:, self.order_])
         with threadpool_limits(1, user_api="blas"):
             effects = self.effects_(x)
-            log_prob = self.presence_.log_prob(effects, sticks.present)
-            for k, share in enumerate(self.shares_):
-                rows = np.flatnonzero(sticks.breaks[:, k])
+            log_prob = self.presence_.log_prob(effects, ratios.present)
+            for k, link in enumerate(self.links_):
+                rows = np.flatnonzero(ratios.follows[:, k])
                 if len(rows):
-                    odds, features = sticks.log_odds(k)[rows], sticks.features(k)[rows]
-                    log_prob[rows] += share.log_prob(odds, x[rows], effects[rows], features)
-                    log_prob[rows] += sticks.log_slope(k)[rows]
+                    own, features = ratios.log_ratio(k)[rows], ratios.features(k)[rows]
+                    log_prob[rows] += link.log_prob(own, x[rows], effects[rows], features)
+            log_prob -= ratios.log_y.sum(axis=1)  # the Jacobian from log ratios to all but one of the abundances
         total[possible] = log_prob
         return total
 
@@ -177,7 +182,7 @@ class CompositionalFlow(BaseEstimator):
 
         A mean over n_draws drawn presences of the taxa before it; its standard error is at most 0.5 / sqrt(n_draws).
         """
-        check_is_fitted(self, "shares_")
+        check_is_fitted(self, "links_")
         check_setting("n_draws", n_draws, is_int(n_draws) and n_draws >= 1, "an integer of at least 1")
         rng = as_generator(random_state)
         effects = self.effects_(read_covariates(self, X, reset=False))
@@ -213,6 +218,11 @@ def read_compositions(Y: ArrayLike, normalize: bool, n_taxa: int | None = None) 
     return y / total[:, None]
 
 
+def _order(y: Array) -> Ints:
+    """The most prevalent taxa first, so that most rows share the taxa that ratios refer to; then the most abundant."""
+    return np.lexsort((-y.mean(axis=0), -(y > 0).mean(axis=0)))
+
+
 def _check_lengths(x: Array, y: Array) -> None:
     if len(x) != len(y):
         raise ValueError(f"X has {len(x)} rows and Y has {len(y)}: they must have the same number.")
@@ -229,77 +239,69 @@ def make_folds(groups: ArrayLike | None, n: int, rng: np.random.Generator) -> In
     return (rng.permutation(len(names)) % min(_N_FOLDS, len(names)))[number]
 
 
-# Breaking sticks
+# Log ratios
 
 
 @dataclass(frozen=True)
-class Sticks:
-    """Compositions as broken sticks; taxa (K,) in order, logs of abundances and of what is left before each taxon."""
+class Ratios:
+    """Logs of compositions, up to a constant of each row, of taxa (K,) in order; means are over those present."""
 
     present: Bools  # (n, K)
     log_y: Array  # (n, K); 0 where absent
-    log_rest: Array  # (n, K + 1): of the taxa from this one on
-    breaks: Bools  # (n, K): present, and so is a later one
+    count: Array  # (n, K): how many taxa before this one are present
+    total: Array  # (n, K): sum of their logs
+    follows: Bools  # (n, K): present, and so is an earlier one
 
     @staticmethod
-    def of(y: Array) -> Sticks:
+    def of(y: Array) -> Ratios:
         """From compositions y (n, K)."""
         present = y > 0
-        with np.errstate(divide="ignore"):
-            rest = np.log(np.cumsum(y[:, ::-1], axis=1)[:, ::-1])
-            log_y = np.where(present, np.log(y), 0.0)
-        log_rest = np.hstack([rest, np.full((len(y), 1), -np.inf)])
-        return Sticks(present, log_y, log_rest, _breaks(present))
+        log_y = np.log(np.where(present, y, 1.0))
+        ratios = Ratios.unknown(present)
+        ratios.log_y[:] = log_y
+        ratios.total[:] = np.cumsum(log_y, axis=1) - log_y
+        return ratios
 
     @staticmethod
-    def unbroken(present: Bools) -> Sticks:
-        """Before anything was shared out among those present (n, K)."""
-        return Sticks(
-            present, np.zeros(present.shape), np.zeros((len(present), present.shape[1] + 1)), _breaks(present)
-        )
+    def unknown(present: Bools) -> Ratios:
+        """Of those present (n, K), before any ratio is known."""
+        count = np.cumsum(present, axis=1, dtype=np.float64) - present
+        return Ratios(present, np.zeros(present.shape), count, np.zeros(present.shape), present & (count > 0))
 
-    def log_odds(self, k: int) -> Array:
-        """Log odds (n,) of taxon k's share of the rest; they mean nothing where nothing is broken."""
-        with np.errstate(invalid="ignore"):
-            return self.log_y[:, k] - self.log_rest[:, k + 1]
+    def reference(self, k: int) -> Array:
+        """Mean log (n,) of the taxa before taxon k."""
+        return self.total[:, k] / np.maximum(self.count[:, k], 1.0)
 
-    def log_slope(self, k: int) -> Array:
-        """Log derivative (n,) of the log odds by the abundance of taxon k, those before it held."""
-        with np.errstate(invalid="ignore"):
-            return self.log_rest[:, k] - self.log_y[:, k] - self.log_rest[:, k + 1]
+    def log_ratio(self, k: int) -> Array:
+        """Of taxon k to the geometric mean of those before it, (n,)."""
+        return self.log_y[:, k] - self.reference(k)
 
     def features(self, k: int) -> Array:
-        """What is known when taxon k breaks the stick (n, K + k + 1).
+        """What is known of taxon k before its ratio is (n, K + k).
 
-        All presences, abundances of the taxa before it relative to what is left (NaN where absent), and what is left.
+        All presences, and the logs of the taxa before it relative to their mean (NaN where absent).
         """
-        left = self.log_rest[:, [k]]
-        before = np.where(self.present[:, :k], self.log_y[:, :k] - left, np.nan)
-        return np.hstack([self.present, before, left])
+        before = np.where(self.present[:, :k], self.log_y[:, :k] - self.reference(k)[:, None], np.nan)
+        return np.hstack([self.present, before])
 
-    def split(self, k: int, rows: Ints, log_odds: Array) -> None:
-        """Break the sticks of some rows at taxon k; the others stay as long as they are."""
-        log_odds = np.clip(log_odds, -_LARGEST_LOG_ODDS, _LARGEST_LOG_ODDS)
-        self.log_y[rows, k] = self.log_rest[rows, k] - np.logaddexp(0.0, -log_odds)
-        self.log_rest[:, k + 1] = self.log_rest[:, k]
-        self.log_rest[rows, k + 1] -= np.logaddexp(0.0, log_odds)
+    def put(self, k: int, rows: Ints, log_ratio: Array) -> None:
+        """Set the ratios of taxon k in some rows."""
+        clipped = np.clip(log_ratio, -_LARGEST_LOG_RATIO, _LARGEST_LOG_RATIO)
+        self.log_y[rows, k] = self.reference(k)[rows] + clipped
+        if k + 1 < self.total.shape[1]:
+            self.total[:, k + 1] = self.total[:, k] + self.log_y[:, k]
 
     def abundances(self) -> Array:
-        """Compositions (n, K): the last taxon present has what was left."""
-        y = np.exp(np.where(self.breaks, self.log_y, self.log_rest[:, :-1]))
+        """Compositions (n, K)."""
+        log_y = np.where(self.present, self.log_y, -np.inf)
+        y = np.exp(log_y - log_y.max(axis=1, keepdims=True))
         y = np.where(self.present, np.maximum(y, _SMALLEST), 0.0)
         return y / y.sum(axis=1, keepdims=True)
 
 
-def _breaks(present: Bools) -> Bools:
-    """Whether a taxon is present and a later one is too."""
-    later: Ints = np.cumsum(present[:, ::-1], axis=1)[:, ::-1] - present
-    return present & (later > 0)
-
-
 @dataclass(frozen=True)
-class Share:
-    """p(log odds of a taxon's share | x, features): a linear location first, then a flow given x and that."""
+class Link:
+    """p(log ratio of a taxon | x, features): a linear location first, then a flow given x and that."""
 
     center: Array
     scale: Array
@@ -308,28 +310,35 @@ class Share:
 
     @staticmethod
     def fit(
-        flow: TreeFlowRegressor, x: Array, effects: Array, features: Array, log_odds: Array, fold: Ints, seed: int
-    ) -> Share:
-        """From rows in which the taxon breaks the stick: x (n, q), effects (n, p), features (n, f), log odds (n,)."""
+        flow: TreeFlowRegressor | None,
+        x: Array,
+        effects: Array,
+        features: Array,
+        log_ratio: Array,
+        fold: Ints,
+        seed: int,
+    ) -> Link:
+        """From rows in which a taxon follows others: x (n, q), effects (n, p), features (n, f), log ratios (n,)."""
         raw = np.hstack([effects, features])
         if len(x) < _FEWEST_ROWS:
             width = raw.shape[1]
-            return Share(np.zeros(width), np.ones(width), np.zeros(width), _student(log_odds))
+            return Link(np.zeros(width), np.ones(width), np.zeros(width), _student(log_ratio))
         if fold.min() == fold.max():
             fold = np.arange(len(x)) % _N_FOLDS
         center, scale = _nan_moments(raw)
         z = _standardized(raw, center, scale)
-        slopes, left_out = _ridge(z, log_odds, effects.shape[1], fold)
-        fitted = clone(flow).set_params(random_state=seed).fit(np.column_stack([x, left_out]), log_odds)
-        return Share(center, scale, slopes, fitted.mixture_)
+        slopes, left_out = _ridge(z, log_ratio, effects.shape[1], fold)
+        own = _bounded_flow(log_ratio) if flow is None else clone(flow)
+        fitted = own.set_params(random_state=seed).fit(np.column_stack([x, left_out]), log_ratio)
+        return Link(center, scale, slopes, _with_rare(fitted.mixture_, _student(log_ratio), 1 / (len(x) + 1)))
 
     def draw(self, u: Array, x: Array, effects: Array, features: Array) -> Array:
         """Log odds (n,) made of uniforms u (n,)."""
         return self.flow.draw(u[:, None, None], self._given(x, effects, features))[:, 0, 0]
 
-    def log_prob(self, log_odds: Array, x: Array, effects: Array, features: Array) -> Array:
-        """Log density (n,) of log odds (n,)."""
-        return self.flow.log_prob(log_odds[:, None, None], self._given(x, effects, features))[:, 0]
+    def log_prob(self, log_ratio: Array, x: Array, effects: Array, features: Array) -> Array:
+        """Log density (n,) of log ratios (n,)."""
+        return self.flow.log_prob(log_ratio[:, None, None], self._given(x, effects, features))[:, 0]
 
     def _given(self, x: Array, effects: Array, features: Array) -> Array:
         z = _standardized(np.hstack([effects, features]), self.center, self.scale)
@@ -346,7 +355,7 @@ def _nan_moments(raw: Array) -> tuple[Array, Array]:
 
 
 def _standardized(raw: Array, center: Array, scale: Array) -> Array:
-    return np.where(np.isnan(raw), 0.0, (raw - center) / scale)
+    return np.clip(np.where(np.isnan(raw), 0.0, (raw - center) / scale), -_FAR, _FAR)
 
 
 def _ridge(z: Array, y: Array, n_effects: int, fold: Ints) -> tuple[Array, Array]:
@@ -369,13 +378,27 @@ def _ridge_path(z: Array, y: Array, n_effects: int) -> list[Array]:
     return [solve(gram + np.diag(penalty), target, assume_a="pos") for penalty in penalties]
 
 
-def _student(log_odds: Array) -> Mixture:
-    """A Student t around the mean of a few log odds, for any covariates."""
-    location = log_odds.mean() if len(log_odds) else 0.0
-    squares = ((log_odds - location) ** 2).sum() + _PRIOR_ROWS * _PRIOR_SCALE**2
-    scale = np.sqrt(squares / (len(log_odds) + _PRIOR_ROWS))
-    base = Student(np.array([location]), np.array([scale]), np.array([_FEW_DEGREES]))
+def _bounded_flow(log_ratio: Array) -> TreeFlowRegressor:
+    """A flow on the range of the log ratios.
+
+    Tails must be light: of a hundred taxa one whose log ratio strays far above takes the whole.
+    """
+    margin = _MARGIN * np.ptp(log_ratio) or 1.0
+    bounds = float(log_ratio.min() - margin), float(log_ratio.max() + margin)
+    stages = [Stage(Logistic(basis="auto"), max_depth=4)]
+    return TreeFlowRegressor(base="box", structure="joint", stages=stages, c0=0.1, bounds=bounds)
+
+
+def _with_rare(flow: Mixture, rare: Mixture, weight: float) -> Mixture:
+    """A mixture with one more flow of little weight, for what is beyond the range."""
+    log_weights = np.pad(flow.log_weights + np.log1p(-weight), ((0, 0), (0, 1)), constant_values=np.log(weight))
+    return Mixture((*flow.members, *rare.members), log_weights, flow.regions)
+
+
+def _student(log_ratio: Array) -> Mixture:
+    """A Student t around the mean of some log ratios, for any covariates."""
+    location = log_ratio.mean() if len(log_ratio) else 0.0
+    squares = ((log_ratio - location) ** 2).sum() + _PRIOR_ROWS * _PRIOR_SCALE**2
+    scale = np.sqrt(squares / (len(log_ratio) + _PRIOR_ROWS))
+    base = Student(np.array([location]), np.array([scale]), np.array([_DEGREES]))
     return Mixture((TreeFlow(Standardizer(np.ones(1), np.zeros(1), np.ones(1)), base, ()),), equal_weights(1))
-
-
-_LIGHT = TreeFlowRegressor(effort="fast", base=Polynomial(1))
