@@ -114,7 +114,7 @@ def test_log_ratios_and_back():
     ratios = Ratios.of(y)
     assert ratios.follows.tolist() == [[False, True, True], [False, False, True], [False, False, False]]
     np.testing.assert_allclose(ratios.log_ratio(1)[0], np.log(0.3 / 0.2))
-    np.testing.assert_allclose(ratios.log_ratio(2)[:2], np.log([0.5 / np.sqrt(0.06), 0.6 / 0.4]))
+    np.testing.assert_allclose(ratios.log_ratio(2)[:2], np.log([0.5 / 0.5, 0.6 / 0.4]))
     drawn = Ratios.unknown(y > 0)
     for k in range(3):
         rows = np.flatnonzero(drawn.follows[:, k])

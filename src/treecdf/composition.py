@@ -1,7 +1,7 @@
 """Compositions: rows that sum to one, with exact zeros, given covariates.
 
 First which taxa are present, by a chain of logistic regressions; then their abundances, as a chain of log ratios: of
-every taxon present to the geometric mean of those before it. Each ratio is a flow of one outcome given the covariates,
+every taxon present to the total of those before it. Each ratio is a flow of one outcome given the covariates,
 all presences and the ratios before it; a row is divided by its sum in the end.
 """
 
@@ -66,7 +66,7 @@ class CompositionalFlow(BaseEstimator):
     n_taxa_ : int
         Columns of Y.
     order_ : array
-        Columns of Y that are not always zero, the most prevalent first: the order of the chain of ratios.
+        Columns of Y that are not always zero, the most abundant first: the order of the chain of ratios.
     presence_ : Presence
         Which taxa are present.
     links_ : tuple of Link
@@ -108,7 +108,7 @@ class CompositionalFlow(BaseEstimator):
         fold = make_folds(groups, len(x), rng)
         seen = np.flatnonzero(y.any(axis=0))
         self.n_taxa_ = y.shape[1]
-        self.order_ = seen[_order(y[:, seen])]
+        self.order_ = seen[np.argsort(-y[:, seen].mean(axis=0), kind="stable")]
         self.effects_ = Effects.fit(x)
         ratios = Ratios.of(y[:, self.order_])
         with threadpool_limits(1, user_api="blas"):
@@ -218,11 +218,6 @@ def read_compositions(Y: ArrayLike, normalize: bool, n_taxa: int | None = None) 
     return y / total[:, None]
 
 
-def _order(y: Array) -> Ints:
-    """The most prevalent taxa first, so that most rows share the taxa that ratios refer to; then the most abundant."""
-    return np.lexsort((-y.mean(axis=0), -(y > 0).mean(axis=0)))
-
-
 def _check_lengths(x: Array, y: Array) -> None:
     if len(x) != len(y):
         raise ValueError(f"X has {len(x)} rows and Y has {len(y)}: they must have the same number.")
@@ -244,12 +239,11 @@ def make_folds(groups: ArrayLike | None, n: int, rng: np.random.Generator) -> In
 
 @dataclass(frozen=True)
 class Ratios:
-    """Logs of compositions, up to a constant of each row, of taxa (K,) in order; means are over those present."""
+    """Logs of compositions, up to a constant of each row, of taxa (K,) in order."""
 
     present: Bools  # (n, K)
     log_y: Array  # (n, K); 0 where absent
-    count: Array  # (n, K): how many taxa before this one are present
-    total: Array  # (n, K): sum of their logs
+    log_total: Array  # (n, K): of the taxa before this one; 0 if none is present
     follows: Bools  # (n, K): present, and so is an earlier one
 
     @staticmethod
@@ -257,39 +251,33 @@ class Ratios:
         """From compositions y (n, K)."""
         present = y > 0
         log_y = np.log(np.where(present, y, 1.0))
-        ratios = Ratios.unknown(present)
-        ratios.log_y[:] = log_y
-        ratios.total[:] = np.cumsum(log_y, axis=1) - log_y
-        return ratios
+        before = np.cumsum(np.hstack([np.zeros((len(y), 1)), y[:, :-1]]), axis=1)
+        return Ratios(present, log_y, np.log(np.where(before > 0, before, 1.0)), _follows(present))
 
     @staticmethod
     def unknown(present: Bools) -> Ratios:
         """Of those present (n, K), before any ratio is known."""
-        count = np.cumsum(present, axis=1, dtype=np.float64) - present
-        return Ratios(present, np.zeros(present.shape), count, np.zeros(present.shape), present & (count > 0))
-
-    def reference(self, k: int) -> Array:
-        """Mean log (n,) of the taxa before taxon k."""
-        return self.total[:, k] / np.maximum(self.count[:, k], 1.0)
+        return Ratios(present, np.zeros(present.shape), np.zeros(present.shape), _follows(present))
 
     def log_ratio(self, k: int) -> Array:
-        """Of taxon k to the geometric mean of those before it, (n,)."""
-        return self.log_y[:, k] - self.reference(k)
+        """Of taxon k to the total of those before it, (n,)."""
+        return self.log_y[:, k] - self.log_total[:, k]
 
     def features(self, k: int) -> Array:
         """What is known of taxon k before its ratio is (n, K + k).
 
-        All presences, and the logs of the taxa before it relative to their mean (NaN where absent).
+        All presences, and the logs of the taxa before it relative to their total (NaN where absent).
         """
-        before = np.where(self.present[:, :k], self.log_y[:, :k] - self.reference(k)[:, None], np.nan)
+        before = np.where(self.present[:, :k], self.log_y[:, :k] - self.log_total[:, [k]], np.nan)
         return np.hstack([self.present, before])
 
     def put(self, k: int, rows: Ints, log_ratio: Array) -> None:
-        """Set the ratios of taxon k in some rows."""
+        """Set the ratios of taxon k in some rows: those where it follows others."""
         clipped = np.clip(log_ratio, -_LARGEST_LOG_RATIO, _LARGEST_LOG_RATIO)
-        self.log_y[rows, k] = self.reference(k)[rows] + clipped
-        if k + 1 < self.total.shape[1]:
-            self.total[:, k + 1] = self.total[:, k] + self.log_y[:, k]
+        self.log_y[rows, k] = self.log_total[rows, k] + clipped
+        if k + 1 < self.log_total.shape[1]:
+            self.log_total[:, k + 1] = self.log_total[:, k]
+            self.log_total[rows, k + 1] += np.logaddexp(0.0, clipped)
 
     def abundances(self) -> Array:
         """Compositions (n, K)."""
@@ -297,6 +285,11 @@ class Ratios:
         y = np.exp(log_y - log_y.max(axis=1, keepdims=True))
         y = np.where(self.present, np.maximum(y, _SMALLEST), 0.0)
         return y / y.sum(axis=1, keepdims=True)
+
+
+def _follows(present: Bools) -> Bools:
+    """Whether a taxon is present and an earlier one is too."""
+    return present & (np.cumsum(present, axis=1) > 1)
 
 
 @dataclass(frozen=True)
