@@ -28,9 +28,10 @@ def simulated_samples(n: int = 300, n_taxa: int = 12) -> tuple[np.ndarray, np.nd
     rng = np.random.default_rng(0)
     age = rng.uniform(10, 1000, size=(n, 1))
     arrival = np.linspace(-300, 900, n_taxa)
-    bloom = rng.normal(size=(n, 1)) * rng.normal(size=n_taxa)
-    raw = np.exp((age - arrival) / 200 - 2 * np.logaddexp(0, (age - arrival) / 200) + bloom)
-    share = raw / raw.sum(axis=1, keepdims=True)
+    present = rng.random((n, n_taxa)) < 1 / (1 + np.exp((arrival - age) / 100))
+    present[:, 0] = True
+    bloom = np.exp(rng.normal(size=(n, 1)) * rng.normal(size=n_taxa))
+    share = present * bloom / (present * bloom).sum(axis=1, keepdims=True)
     return age, np.array([rng.multinomial(rng.integers(200, 2000), row) for row in share], dtype=float)
 
 
