@@ -1,4 +1,4 @@
-"""Command line: `python -m benchmarks NAME | quick | scaling | speed | report | figures | list`."""
+"""Command line: `python -m benchmarks NAME | quick | scaling | speed | microbiome | report | figures | list`."""
 
 import argparse
 import tempfile
@@ -8,6 +8,8 @@ from pathlib import Path
 from benchmarks.datasets import DATASETS
 from benchmarks.figures import write_figures
 from benchmarks.methods import METHODS
+from benchmarks.microbiome import METHODS as MICROBIOME_METHODS
+from benchmarks.microbiome import run_study
 from benchmarks.quick import BASELINE, compare, run_quick, table
 from benchmarks.report import write_reports
 from benchmarks.rows import Store, latest, run_all
@@ -48,9 +50,15 @@ def _parser() -> argparse.ArgumentParser:
     command.set_defaults(command=_speed)
     command.add_argument("--parts", type=_list_of(PARTS), default=list(PARTS), metavar="a,b")
     command.add_argument("--skip-naive-mlp", action="store_true", help="part a without its minutes of waiting")
+    command = commands.add_parser("microbiome", help="synthetic microbiomes given age (the paper's section 3.4)")
+    command.set_defaults(command=_microbiome)
+    methods = list(MICROBIOME_METHODS)
+    command.add_argument("--methods", type=_list_of(methods), default=methods, metavar="a,b")
+    command.add_argument("--jobs", type=int, default=1, metavar="N", help="processes, one thread each")
+    command.add_argument("--retry", action="store_true", help="run failed runs again")
     command = commands.add_parser("report", help="write docs/results/*.md from the stored rows")
     command.set_defaults(command=_report)
-    pages = [*EXPERIMENTS, "scaling", "speed"]
+    pages = [*EXPERIMENTS, "scaling", "speed", "microbiome"]
     command.add_argument("names", nargs="?", type=_list_of(pages), default=pages, metavar="a,b")
     command = commands.add_parser("figures", help="fit the simulations and draw docs/results/*.png")
     command.set_defaults(command=_figures)
@@ -105,6 +113,11 @@ def _scaling(options) -> int:
 def _speed(options) -> int:
     run_parts(options.parts, options.skip_naive_mlp)
     return _report(argparse.Namespace(names=["speed"]))
+
+
+def _microbiome(options) -> int:
+    run_study(options.methods, options.jobs, options.retry)
+    return _report(argparse.Namespace(names=["microbiome"]))
 
 
 def _report(options) -> int:

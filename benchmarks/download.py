@@ -88,7 +88,8 @@ def _fetched(record) -> dict[str, np.ndarray]:
 def _csv(content: bytes):
     import pandas as pd
 
-    return pd.read_csv(io.BytesIO(content), na_values="?", float_precision="round_trip").dropna()
+    # as text: how pandas rounds numbers it reads depends on its version
+    return pd.read_csv(io.BytesIO(content), na_values="?", dtype=str).dropna()
 
 
 def _excel(content: bytes, n_columns: int):

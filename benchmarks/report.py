@@ -8,6 +8,7 @@ import numpy as np
 
 from benchmarks.comparisons import Groups, Score, label, mean_se, metric, published, side_by_side, win_tie_loss
 from benchmarks.machine import RESULTS
+from benchmarks.microbiome_page import microbiome_page
 from benchmarks.pictures import draw_pits, draw_times
 from benchmarks.rows import Run
 from benchmarks.scaling import scaling_page
@@ -233,7 +234,7 @@ def speed_page() -> list[str]:
     return [*page, f"Made by `python -m benchmarks speed`{took}; rows in `benchmarks/rows/speed.jsonl`."]
 
 
-OTHER_PAGES = {"speed": speed_page, "scaling": lambda: scaling_page(RESULTS)}
+OTHER_PAGES = {"speed": speed_page, "scaling": lambda: scaling_page(RESULTS), "microbiome": microbiome_page}
 
 
 def _met(record: dict) -> str:

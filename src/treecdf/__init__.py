@@ -2,6 +2,7 @@
 
 from treecdf.boosting import Stage
 from treecdf.classifiers import MLP, BoostedTrees, Constant, Logistic
+from treecdf.composition import CompositionalFlow
 from treecdf.distribution import ConditionalDistribution
 from treecdf.estimator import TreeFlowRegressor, load_model
 from treecdf.files import ModelFileError
@@ -11,6 +12,7 @@ __version__ = "0.1.0.dev0"
 __all__ = [
     "MLP",
     "BoostedTrees",
+    "CompositionalFlow",
     "ConditionalDistribution",
     "Constant",
     "Logistic",

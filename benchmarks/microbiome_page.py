@@ -1,0 +1,132 @@
+"""docs/results/microbiome.md and its picture, from the rows of the study."""
+
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.machine import RESULTS
+from benchmarks.microbiome import ALL, HELD_OUT, LABELS, N_FOLDS, N_PERMUTATIONS, NAME, SOURCE, stored
+
+SHOWN = ("treecdf", "paper")  # in the picture and against age
+FIGURES = {
+    "zeros_off": ("zeros per taxon, mean absolute difference (points)", 100, ".1f"),
+    "zeros_off_most": ("the same, worst taxon", 100, ".1f"),
+    "mean_correlation": ("mean per taxon, log-log correlation", 1, ".3f"),
+    "variance_correlation": ("variance per taxon, log-log correlation", 1, ".3f"),
+    "shannon_off": ("Shannon diversity, mean difference in six bins of age (nats)", 1, ".2f"),
+    "richness_off": ("richness, the same (taxa)", 1, ".1f"),
+    "permanova_r2": ("PERMANOVA, share of variance between real and synthetic", 100, ".2f %"),
+    "permanova_p": ("PERMANOVA, p", 1, ".3f"),
+    "permdisp_f": ("PERMDISP, F", 1, ".1f"),
+    "permdisp_p": ("PERMDISP, p", 1, ".3f"),
+    "auc": ("random forest telling real from synthetic, AUC (.5 is perfect)", 1, ".3f"),
+    "log_prob": ("mean log density of left-out samples (nats)", 1, ".1f"),
+}
+
+
+def microbiome_page() -> list[str]:
+    """Lines of the page, none if there are no rows yet; draws the picture beside it."""
+    good = {(run.method, run.split): row for run, row in stored().items() if "error" not in row}
+    if not good:
+        return []
+    if all((method, ALL) in good for method in SHOWN):
+        RESULTS.mkdir(parents=True, exist_ok=True)
+        draw({LABELS[method]: good[method, ALL]["details"] for method in SHOWN}, RESULTS / f"{NAME}.png")
+    page = [
+        "# Synthetic microbiomes given age",
+        "",
+        f"777 stool samples of 33 infants, 100 taxa ({SOURCE}), each divided by its total; the covariate is age. One "
+        "synthetic sample is drawn for the age of every real one. Trained on all samples, as in the paper's section "
+        f"3.4, and on left-out infants: {N_FOLDS} folds, and no infant of a fold was seen by the model that drew the "
+        "fold's samples, nor by the random forest that judged them.",
+        "",
+        *_figures(good),
+        "",
+        f"PERMANOVA and PERMDISP on Bray-Curtis distances with {N_PERMUTATIONS} permutations (scikit-bio); samples of "
+        "an infant are alike, so their p-values are guides only. The paper's way is its flow on the compositions as "
+        "they are (c0 .1, gamma .5, eta .1, depth 4, Logistic then MLP nodes, no mechanism for zeros), draws divided "
+        "by their sums; each taxon from 0 to a little above its largest abundance fills the cube, or the cube is taken "
+        "as it is.",
+        "",
+        "![Principal coordinates of real and synthetic samples](microbiome.png)",
+        "",
+        "Principal coordinates of the Bray-Curtis distances of real and synthetic samples together; in a row all "
+        "four panels belong to one set of coordinates.",
+        "",
+        "## Diversity against age",
+        "",
+        *_diversity(good),
+        "",
+    ]
+    commits = ", ".join(dict.fromkeys(row["commit"] for row in good.values()))
+    seconds = sum(row["seconds"]["all_cpu"] for row in good.values())
+    return [
+        *page,
+        f"Made by `python -m benchmarks {NAME}`: {len(good)} runs, {seconds:.0f} processor seconds on one core, commit "
+        f"{commits}. Every run is a row of `benchmarks/rows/{NAME}.jsonl`.",
+    ]
+
+
+def _figures(good: dict) -> list[str]:
+    columns = [(method, split) for split in (ALL, HELD_OUT) for method in LABELS if (method, split) in good]
+    names = {ALL: "all samples", HELD_OUT: "left-out infants"}
+    lines = [
+        "| | " + " | ".join(f"{LABELS[method]}, {names[split]}" for method, split in columns) + " |",
+        "| --- |" + " --- |" * len(columns),
+    ]
+    for key, (title, factor, shape) in FIGURES.items():
+        cells = [_cell(good[column]["metrics"].get(key), factor, shape) for column in columns]
+        lines.append(f"| {title} | " + " | ".join(cells) + " |")
+    for key, title in {"fit": "seconds of a fit", "fit_cpu": "processor seconds of a fit"}.items():
+        lines.append(f"| {title} | " + " | ".join(f"{good[column]['seconds'][key]:.0f}" for column in columns) + " |")
+    return lines
+
+
+def _cell(value: float | None, factor: float, shape: str) -> str:
+    return "" if value is None else f"{factor * value:{shape.split()[0]}}{shape[len(shape.split()[0]) :]}"
+
+
+def _diversity(good: dict) -> list[str]:
+    """Mean ± standard deviation in bins of age, models trained on all samples."""
+    methods = [method for method in SHOWN if (method, ALL) in good]
+    tables = {method: good[method, ALL]["details"]["by_age"] for method in methods}
+    heads = [f"{index}, {name}" for index in ("Shannon", "richness") for name in ("real", *map(LABELS.get, methods))]
+    lines = ["| median age, days | " + " | ".join(heads) + " |", "| --- |" + " --- |" * len(heads)]
+    for b, (age, *_) in enumerate(tables[methods[0]]["shannon"]):
+        cells = []
+        for index, digits in (("shannon", 2), ("richness", 0)):
+            rows = [tables[method][index][b] for method in methods]
+            pairs = [rows[0][1:3], *(row[3:5] for row in rows)]
+            cells += [f"{mean:.{digits}f} ± {sd:.{digits}f}" for mean, sd in pairs]
+        lines.append(f"| {age:.0f} | " + " | ".join(cells) + " |")
+    return lines
+
+
+def draw(details: dict[str, dict], path: Path) -> None:
+    """For each method real beside synthetic samples on axes 1, 2 and 3, 4, coloured by age."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    size = (11, 2.75 * len(details) + 0.4)
+    figure, axes = plt.subplots(len(details), 4, figsize=size, squeeze=False, layout="constrained")
+    for line, (label, parts) in zip(axes, details.items(), strict=True):
+        points, age, share = np.array(parts["points"]), np.array(parts["age"]), parts["share"]
+        order = np.random.default_rng(0).permutation(len(age))  # so that no age lies on top
+        halves = {"real": points[: len(age)], label: points[len(age) :]}
+        for column, (pair, (name, half)) in enumerate((p, h) for p in ((0, 1), (2, 3)) for h in halves.items()):
+            axis = line[column]
+            look = {"c": age[order] / 365.25, "s": 7, "cmap": "viridis", "linewidths": 0, "alpha": 0.85}
+            image = axis.scatter(*half[order][:, pair].T, **look)
+            axis.set_title(name, fontsize="medium")
+            axis.set_xlabel(f"axis {pair[0] + 1} ({share[pair[0]]:.0%})", fontsize="small")
+            axis.set_ylabel(f"axis {pair[1] + 1} ({share[pair[1]]:.0%})", fontsize="small")
+            axis.tick_params(labelsize="x-small")
+            both = points[:, pair]
+            margin = 0.05 * np.ptp(both, axis=0)
+            axis.set_xlim(both[:, 0].min() - margin[0], both[:, 0].max() + margin[0])
+            axis.set_ylim(both[:, 1].min() - margin[1], both[:, 1].max() + margin[1])
+    figure.colorbar(image, ax=axes, shrink=0.6, aspect=30, label="age, years")
+    figure.savefig(path, dpi=90)
+    plt.close(figure)
