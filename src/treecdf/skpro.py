@@ -1,0 +1,165 @@
+"""treecdf for skpro (extra `skpro`): a probabilistic regressor of its kind, and the distributions it predicts."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.utils import check_random_state
+from skpro.distributions.base import BaseDistribution
+from skpro.regression.base import BaseProbaRegressor
+
+from treecdf.distribution import ConditionalDistribution
+from treecdf.estimator import TreeFlowRegressor
+
+Array = NDArray[np.float64]
+
+
+class TreeFlowProba(BaseProbaRegressor):
+    """TreeFlowRegressor as a regressor of skpro, for one outcome.
+
+    Parameters
+    ----------
+    regressor : TreeFlowRegressor, default None
+        What is trained, with its settings; it is cloned. None: TreeFlowRegressor().
+
+    Attributes
+    ----------
+    regressor_ : TreeFlowRegressor
+        The trained model.
+
+    Examples
+    --------
+    >>> import numpy as np, pandas as pd
+    >>> from treecdf import TreeFlowRegressor
+    >>> from treecdf.skpro import TreeFlowProba
+    >>> x = pd.DataFrame({"x": np.linspace(0, 1, 50)})
+    >>> y = pd.DataFrame({"y": np.linspace(0, 1, 50) ** 2})
+    >>> model = TreeFlowProba(TreeFlowRegressor(effort="fast", max_trees=5, random_state=0)).fit(x, y)
+    >>> model.predict_interval(x, coverage=0.9).shape
+    (50, 2)
+    """
+
+    _tags: ClassVar[dict[str, Any]] = {
+        "capability:missing": True,
+        "X_inner_mtype": "pd_DataFrame_Table",
+        "y_inner_mtype": "pd_DataFrame_Table",
+    }
+
+    def __init__(self, regressor: TreeFlowRegressor | None = None) -> None:
+        self.regressor = regressor
+        super().__init__()
+
+    def _fit(self, X: pd.DataFrame, y: pd.DataFrame) -> Self:
+        self.regressor_ = TreeFlowRegressor() if self.regressor is None else clone(self.regressor)
+        self.regressor_.fit(_named(X), y.to_numpy()[:, 0])
+        self._columns = y.columns
+        return self
+
+    def _predict_proba(self, X: pd.DataFrame) -> TreeFlowDistribution:
+        return TreeFlowDistribution(
+            self.regressor_.predict_distribution(_named(X)), index=X.index, columns=self._columns
+        )
+
+    @classmethod
+    def get_test_params(cls, parameter_set: str = "default") -> list[dict[str, Any]]:
+        """Settings for the checks of skpro."""
+        return [{"regressor": TreeFlowRegressor(effort="fast", max_trees=k, random_state=0)} for k in (2, 5)]
+
+
+def _named(X: pd.DataFrame) -> pd.DataFrame:
+    """Columns that skpro numbered get names, as scikit-learn asks for."""
+    return X.rename(columns=str)
+
+
+class TreeFlowDistribution(BaseDistribution):
+    """The conditional distributions of one outcome, a row each, with the methods of skpro.
+
+    Densities, cumulative probabilities and quantiles are exact; moments and energies are integrals of exact quantiles.
+
+    Parameters
+    ----------
+    distribution : ConditionalDistribution
+        What `TreeFlowRegressor.predict_distribution` gives, for one outcome.
+    index, columns : pd.Index, optional
+        Names of the rows and of the outcome; both None: a single row, as a scalar.
+
+    Examples
+    --------
+    >>> from treecdf.skpro import TreeFlowDistribution
+    >>> rows = TreeFlowDistribution.create_test_instance()
+    >>> rows.quantile([0.1, 0.9]).shape
+    (3, 2)
+    """
+
+    _tags: ClassVar[dict[str, Any]] = {
+        "capabilities:approx": ["pdfnorm"],
+        "capabilities:exact": ["mean", "var", "energy", "pdf", "log_pdf", "cdf", "ppf"],
+        "distr:measuretype": "continuous",
+        "distr:paramtype": "nonparametric",
+    }
+
+    def __init__(self, distribution: ConditionalDistribution, index: Any = None, columns: Any = None) -> None:
+        self.distribution = distribution
+        super().__init__(index=index, columns=columns)
+
+    def _shaped(self, values: Array) -> Array:
+        return values.reshape(self.shape)
+
+    def _of_rows(self, x: Any) -> Array:
+        return np.asarray(x, dtype=np.float64).reshape(len(self.distribution), 1)
+
+    def _log_pdf(self, x: Array) -> Array:
+        return self._shaped(self.distribution.logpdf(self._of_rows(x)))
+
+    def _pdf(self, x: Array) -> Array:
+        return self._shaped(self.distribution.pdf(self._of_rows(x)))
+
+    def _cdf(self, x: Array) -> Array:
+        return self._shaped(self.distribution.cdf(self._of_rows(x)))
+
+    def _ppf(self, p: Array) -> Array:
+        return self._shaped(self.distribution.icdf(self._of_rows(p)))
+
+    def _mean(self) -> Array:
+        return self._shaped(self.distribution.mean())
+
+    def _var(self) -> Array:
+        return self._shaped(self.distribution.var())
+
+    def _energy_x(self, x: Array) -> Array:
+        values, mass = self.distribution.quadrature()
+        return self._shaped((mass * np.abs(values - self._of_rows(x))).sum(axis=1))
+
+    def _energy_self(self) -> Array:
+        """E|X - Y| = 2 E|X - m| - 2 CRPS(m) for any m."""
+        middle = self.distribution.median()
+        return 2 * (self._energy_x(middle) - self._shaped(self.distribution.crps(middle)))
+
+    def _sample(self, n_samples: int | None = None) -> Any:
+        seed = check_random_state(None).randint(2**31)  # as skpro does, from numpy's own state
+        draws = self.distribution.sample(n_samples or 1, seed)
+        if self.ndim == 0:
+            return float(draws[0, 0]) if n_samples is None else pd.DataFrame(draws[0])
+        frames = [pd.DataFrame(column, index=self.index, columns=self.columns) for column in draws.T]
+        return frames[0] if n_samples is None else pd.concat(frames, keys=range(n_samples))
+
+    def _iat(self, rowidx: int | None = None, colidx: int | None = None) -> TreeFlowDistribution:
+        return type(self)(self.distribution[[rowidx]])
+
+    def _subset_params(self, rowidx: Any, colidx: Any, coerce_scalar: bool = False) -> dict[str, Any]:
+        rows = slice(None) if rowidx is None else np.asarray(rowidx)
+        return {"distribution": self.distribution[rows]}
+
+    @classmethod
+    def get_test_params(cls, parameter_set: str = "default") -> list[dict[str, Any]]:
+        """A small model for the checks of skpro: three rows, and one row as a scalar."""
+        rng = np.random.default_rng(0)
+        x = rng.normal(size=(60, 1))
+        model = TreeFlowRegressor(effort="fast", max_trees=3, random_state=0).fit(x, x[:, 0] + rng.normal(size=60))
+        rows = model.predict_distribution(x[:3])
+        names = {"index": pd.Index([5, 2, 7]), "columns": pd.Index(["y"])}
+        return [{"distribution": rows, **names}, {"distribution": rows[:1]}]
