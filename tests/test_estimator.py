@@ -5,6 +5,7 @@ import pickle
 import numpy as np
 import pandas as pd
 import pytest
+import sklearn
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
@@ -99,6 +100,27 @@ def test_grid_search_maximises_the_likelihood():
     by_hand = [small().fit(X[a], Y[a]).log_prob(X[b], Y[b]).mean() for a, b in KFold(2).split(X)]
     assert search.best_score_ == pytest.approx(np.mean(by_hand), rel=1e-12)
     assert cross_val_score(small(), X, Y, cv=KFold(2)) == pytest.approx(by_hand, rel=1e-12)
+
+
+def test_weights_are_routed_through_pipeline_and_search():
+    weight = np.random.default_rng(5).integers(0, 3, size=len(X))
+    with sklearn.config_context(enable_metadata_routing=True):
+        model = small().set_fit_request(sample_weight=True).set_score_request(sample_weight=True)
+        grid = {"treeflowregressor__max_trees": [6]}
+        scaler = StandardScaler().set_fit_request(sample_weight=False)
+        search = GridSearchCV(make_pipeline(scaler, model), grid, cv=KFold(2))
+        search.fit(X, Y, sample_weight=weight)
+    z = StandardScaler().fit_transform(X)
+    expected = small().fit(z, Y, sample_weight=weight).log_prob(z, Y)
+    np.testing.assert_allclose(search.best_estimator_[-1].log_prob(z, Y), expected, rtol=1e-12)
+    parts = [(StandardScaler().fit(X[a]), a, b) for a, b in KFold(2).split(X)]
+    by_hand = [
+        small()
+        .fit(scale.transform(X[a]), Y[a], sample_weight=weight[a])
+        .score(scale.transform(X[b]), Y[b], sample_weight=weight[b])
+        for scale, a, b in parts
+    ]
+    assert search.best_score_ == pytest.approx(np.mean(by_hand), rel=1e-12)
 
 
 def test_paper_settings():

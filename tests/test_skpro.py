@@ -1,5 +1,8 @@
 """The adapter to skpro passes skpro's own checks and says what the model says."""
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -52,3 +55,11 @@ def test_rows_are_chosen_by_name(fitted):
     some = y.iloc[[8, 3, 250]]
     np.testing.assert_allclose(predicted.log_pdf(some), predicted.log_pdf(y).loc[some.index])
     assert predicted.iloc[5, 0].cdf(y.iloc[5, 0]) == pytest.approx(predicted.cdf(y).iloc[5, 0])
+
+
+def test_page_runs():
+    page = (Path(__file__).parent.parent / "docs/skpro.md").read_text()
+    names = {}
+    for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
+        exec(block, names)
+    assert names["predicted"].shape == (300, 1)
