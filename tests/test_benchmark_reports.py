@@ -125,7 +125,9 @@ def test_page_of_libraries_has_tables_and_small_pictures(rows_of_libraries):
 def test_scaling_page_has_the_slope(rows_of_libraries):
     for run in scaling.scaling_runs():
         ndq = np.prod([float(part) for part in run.dataset.split(",")])
-        scaling.Store("scaling").append(asdict(run) | {"seconds": {"fit": 1e-6 * ndq**0.7}, "metrics": {}})
+        scaling.Store("scaling").append(
+            asdict(run) | {"seconds": {"fit_cpu": 1e-6 * ndq**0.7, "fit": 1.0}, "metrics": {}}
+        )
     assert len({run.dataset for run in scaling.scaling_runs()}) == len(scaling.SIZES)
     assert report.write_reports(["scaling"]) == ["scaling"]
     assert "**0.70** (target: at most 1.1, met)" in (rows_of_libraries / "scaling.md").read_text()
