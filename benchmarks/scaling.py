@@ -1,4 +1,4 @@
-"""`python -m benchmarks scaling`: processor seconds of a fit against n d q, on synthetic rows and on the paper's nine sets."""
+"""`python -m benchmarks scaling`: processor seconds of a fit against n d q, synthetic rows and the paper's nine sets."""
 
 import time
 from collections import defaultdict
