@@ -1,4 +1,4 @@
-"""`python -m benchmarks scaling`: processor seconds of a fit against n d q, synthetic rows and the paper's nine sets."""
+"""`python -m benchmarks scaling`: processor seconds of a fit against n d q, made-up rows and the paper's sets."""
 
 import time
 from collections import defaultdict
