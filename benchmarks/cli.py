@@ -41,7 +41,7 @@ def _parser() -> argparse.ArgumentParser:
     command = commands.add_parser("quick", help="a few minutes against the committed baseline; fails if worse")
     command.set_defaults(command=_quick)
     command.add_argument("--jobs", type=int, default=2, metavar="N", help="processes, one thread each")
-    command.add_argument("--limit", type=float, default=120.0, metavar="SECONDS", help="of one run")
+    command.add_argument("--limit", type=float, default=240.0, metavar="SECONDS", help="of one run")
     command.add_argument("--write-baseline", action="store_true", help="keep these runs as the new baseline")
     command = commands.add_parser("scaling", help="seconds of a fit against n d q, and the slope")
     command.set_defaults(command=_scaling)
