@@ -49,6 +49,12 @@ def test_atoms_are_values_that_come_more_often_than_those_around_them():
     assert find_atoms(np.array([1.0]), np.ones(1)).size == 0
 
 
+def test_atoms_that_leave_nothing_are_refused():
+    x = np.arange(20.0)[:, None]
+    with pytest.raises(ValueError, match="nothing continuous is left"):
+        TreeFlowRegressor(atoms=[0.0, 1.0]).fit(x, np.arange(20) % 2)
+
+
 def test_weights_decide_what_an_atom_is():
     weight = np.where(IS_ZERO, 1e-6, 1.0)
     assert find_atoms(Y, weight).size == 0

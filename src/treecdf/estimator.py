@@ -315,6 +315,10 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
         values, self.grid_ = read_atoms(self.atoms, table), read_grid(self.resolution, table)
         self.atoms_ = Atoms.fit(values, table, rng) if len(values) else None
         table = continuous_part(table, values, self.grid_, bounds, rng)
+        if not len(table):
+            raise ValueError(
+                "Every outcome is an atom: nothing continuous is left. See resolution=, or use a classifier."
+            )
         check_size(table, self.min_samples_node)
         if validation is not None:
             validation = continuous_part(validation, values, self.grid_, bounds, rng)
