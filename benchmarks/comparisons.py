@@ -27,8 +27,14 @@ def label(method: str) -> str:
 
 
 def metric(rows: Sequence[dict], key: str) -> np.ndarray:
-    """Values of a metric in those rows that have it."""
-    return np.array([row["metrics"][key] for row in rows if key in row["metrics"]])
+    """Values of a metric in those rows that have it; NaN, the CRPS of a Student t without a mean, is not having it."""
+    values = [row["metrics"][key] for row in rows if key in row["metrics"]]
+    return np.array([value for value in values if not np.isnan(value).any()])
+
+
+def fit_seconds(rows: Sequence[dict]) -> float:
+    """Mean processor seconds of a fit on one thread; early rows have wall time alone."""
+    return float(np.mean([row["seconds"].get("fit_cpu", row["seconds"]["fit"]) for row in rows]))
 
 
 def mean_se(values: np.ndarray) -> str:
@@ -99,7 +105,7 @@ def win_tie_loss(groups: Groups, score: Score) -> tuple[list[str], list[list[str
 def verdict(one: Sequence[dict] | None, other: Sequence[dict] | None, score: Score) -> str | None:
     """Whether one beats the other by more than two standard errors of the paired difference over common splits."""
     values = [
-        {row["split"]: row["metrics"][score.key] for row in rows or () if score.key in row["metrics"]}
+        {row["split"]: row["metrics"][score.key] for row in rows or () if len(metric([row], score.key))}
         for rows in (one, other)
     ]
     common = sorted(values[0].keys() & values[1].keys())

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.comparisons import Groups, Score, metric
+from benchmarks.comparisons import Groups, Score, fit_seconds, metric
 from benchmarks.peers import PEERS
 
 COLORS = 48  # of the palette; keeps a picture small
@@ -18,8 +18,7 @@ def draw_times(groups: Groups, score: Score, path: Path) -> bool:
     for (dataset, method), rows in groups.items():
         values = metric(rows, score.key)
         if len(values):
-            seconds = float(np.mean([row["seconds"]["fit"] for row in rows]))
-            panels.setdefault(dataset, {})[method] = (seconds, float(np.mean(values)))
+            panels.setdefault(dataset, {})[method] = (fit_seconds(rows), float(np.mean(values)))
     if not panels:
         return False
     plt = _pyplot()
@@ -32,7 +31,7 @@ def draw_times(groups: Groups, score: Score, path: Path) -> bool:
         axis.set_title(dataset, fontsize="medium")
     for axis in axes.flat[len(panels) :]:
         axis.axis("off")
-    figure.supxlabel("seconds of a fit, one thread (log scale)")
+    figure.supxlabel("processor seconds of a fit (log scale)")
     figure.supylabel(f"{score.label}, better is up")
     _save(figure, path)
     return True

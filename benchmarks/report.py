@@ -6,7 +6,17 @@ from itertools import product
 
 import numpy as np
 
-from benchmarks.comparisons import Groups, Score, label, mean_se, metric, published, side_by_side, win_tie_loss
+from benchmarks.comparisons import (
+    Groups,
+    Score,
+    fit_seconds,
+    label,
+    mean_se,
+    metric,
+    published,
+    side_by_side,
+    win_tie_loss,
+)
 from benchmarks.machine import RESULTS
 from benchmarks.microbiome_page import microbiome_page
 from benchmarks.pictures import draw_pits, draw_times
@@ -133,7 +143,7 @@ def _compared_libraries(name: str, experiment: Experiment, groups: Groups) -> li
         lines += [f"## {score.label[0].upper()}{score.label[1:]}", "", *_score_tables(groups, score, paper)]
         if score.key != "cell_log_lik" and draw_times(groups, score, RESULTS / f"{name}_{score.key}.png"):
             lines += [f"![Time against {score.label}]({name}_{score.key}.png)", ""]
-    lines += ["## Seconds of a fit", "", *_table(*_seconds(groups)), ""]
+    lines += ["## Processor seconds of a fit", "", *_table(*_seconds(groups)), ""]
     if draw_pits(groups, RESULTS / f"{name}_pit.png"):
         lines += [
             "## Calibration",
@@ -148,10 +158,10 @@ def _compared_libraries(name: str, experiment: Experiment, groups: Groups) -> li
 
 
 def _seconds(groups: Groups) -> tuple[list[str], list[list[str]]]:
-    """Mean seconds of a fit, methods down and sets across."""
+    """Mean processor seconds of a fit, methods down and sets across."""
     found = defaultdict(dict)
     for (dataset, method), rows in groups.items():
-        found[label(method)][dataset] = f"{np.mean([row['seconds']['fit'] for row in rows]):.3g}"
+        found[label(method)][dataset] = f"{fit_seconds(rows):.3g}"
     datasets = list(dict.fromkeys(dataset for dataset, _ in groups))
     return ["method", *datasets], [[name, *(row.get(one, "") for one in datasets)] for name, row in found.items()]
 
@@ -170,7 +180,7 @@ def _against_paper(experiment: Experiment, groups: Groups) -> tuple[list[str], l
     """One line for every set and method: ours, the paper's and the verdict if it has one, times and calibration."""
     details = [key for key in EXTRA_COLUMNS if any(key in row["metrics"] for row in _all(groups))]
     beside = ["paper", "difference", "verdict"] if experiment.reference else []
-    header = ["set", "method", "runs", "ours" if beside else SCORES[experiment.metric], *beside, "fit s"]
+    header = ["set", "method", "runs", "ours" if beside else SCORES[experiment.metric], *beside, "fit cpu s"]
     lines = []
     for (dataset, method), rows in groups.items():
         values = metric(rows, experiment.metric)
@@ -178,7 +188,7 @@ def _against_paper(experiment: Experiment, groups: Groups) -> tuple[list[str], l
         if beside:
             published_figure = experiment.paper.get(experiment.reference.get(method), {}).get(dataset)
             line += _compared(experiment, values, published_figure)
-        line.append(f"{np.mean([row['seconds']['fit'] for row in rows]):.2f}")
+        line.append(f"{fit_seconds(rows):.2f}")
         lines.append(line + [_mean_or_blank(metric(rows, key)) for key in details])
     return header + [EXTRA_COLUMNS[key] for key in details], lines
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.comparisons import fit_seconds
 from benchmarks.datasets import DATASETS
 from benchmarks.machine import provenance, seconds_of
 from benchmarks.rows import Run, Store, latest
@@ -71,13 +72,8 @@ def uci_times() -> dict[str, tuple[tuple[int, int, int], float]]:
         mine = [r for run, r in rows.items() if (run.dataset, run.method) == (name, "paper") and "error" not in r]
         if mine:
             size = (mine[0]["n_train"], DATASETS[name].d, DATASETS[name].q)
-            found[name] = (size, float(np.mean([_cpu(row) for row in mine])))
+            found[name] = (size, fit_seconds(mine))
     return found
-
-
-def _cpu(row: dict) -> float:
-    """Processor seconds of a fit; early rows have wall time alone."""
-    return row["seconds"].get("fit_cpu", row["seconds"]["fit"])
 
 
 def products(sizes) -> np.ndarray:
