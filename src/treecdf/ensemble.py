@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import BrokenExecutor, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -21,7 +21,7 @@ from treecdf.flow import TreeFlow
 from treecdf.mixture import Chain, Flow, Mixture
 from treecdf.plan import Plan
 from treecdf.regions import Regions, fit_regions
-from treecdf.steps import Steps, Stopped
+from treecdf.steps import Steps, Stop, Stopped
 from treecdf.table import Table
 
 Array = NDArray[np.float64]
@@ -306,10 +306,11 @@ class _Workers:
             results = iter([_run(*todo[0], steps=left[0], n_threads=self.n_threads, report=report)])
         elif todo:
             tasks = (delayed(_run)(*job, steps=step) for job, step in zip(todo, left, strict=True))
-            results = Parallel(self.n_jobs, return_as="generator")(tasks)
+            with left[0].stop.deaf_children():
+                results = Parallel(self.n_jobs, return_as="generator")(tasks)
         fitted = []
         for number, step in enumerate(steps):
-            fitted.append(next(results) if step.result is None else step.result)
+            fitted.append(_next(results, step.stop) if step.result is None else step.result)
             self._note(fitted[-1], number, len(jobs))
         return fitted
 
@@ -326,6 +327,16 @@ class _Workers:
         return (trees, *self.missing) if self._n_cut_short else tuple(self.missing)
 
 
+def _next(results: Iterator[Fitted | None], stop: Stop) -> Fitted | None:
+    """The next result, or None if the same interrupt that asked to stop has ended the processes."""
+    try:
+        return next(results, None)
+    except BrokenExecutor:
+        if stop():
+            return None
+        raise
+
+
 def _run(
     fit: Callable[..., Fitted],
     *args: Any,
@@ -334,7 +345,7 @@ def _run(
     report: Callable[[History, float], None] = lambda history, score: None,
 ) -> Fitted | None:
     """What the job gives, or None if it is stopped too early; it is kept in any case."""
-    with steps.stop.deaf_workers(), _pool(n_threads) as pool, _BLAS:
+    with _pool(n_threads) as pool, _BLAS:
         if steps.stop():
             return None
         try:

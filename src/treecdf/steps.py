@@ -24,21 +24,23 @@ class Stop:
     """Whether a fit is to end at its next tree: it is when a file is there, which all its processes see."""
 
     def __init__(self, path: str | None = None) -> None:
-        self.path, self._owner = path, os.getpid()
+        self.path = path
 
     def __call__(self) -> bool:
         """Whether it is."""
         return self.path is not None and os.path.exists(self.path)
 
     @contextlib.contextmanager
-    def deaf_workers(self) -> Iterator[None]:
-        """A terminal sends Ctrl-C to all processes; here it is ignored by those that only work for the fit."""
-        is_worker = self.path is not None and os.getpid() != self._owner
-        if is_worker and threading.current_thread() is threading.main_thread():
-            with _handling_interrupts(signal.SIG_IGN):
-                yield
-        else:
+    def deaf_children(self) -> Iterator[None]:
+        """Processes begun in this block ignore Ctrl-C: a terminal sends it to all, but one decides what it means."""
+        if self.path is None:
             yield
+            return
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, before)
 
 
 @contextlib.contextmanager
@@ -59,17 +61,11 @@ def stop_by_interrupt(on_interrupt: str) -> Iterator[Stop]:
             open(path, "w").close()
             signal.signal(signal.SIGINT, before)  # for those who cannot wait
 
-        with _handling_interrupts(ask):
+        signal.signal(signal.SIGINT, ask)
+        try:
             yield Stop(path)
-
-
-@contextlib.contextmanager
-def _handling_interrupts(handler: Any) -> Iterator[None]:
-    before = signal.signal(signal.SIGINT, handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
+        finally:
+            signal.signal(signal.SIGINT, before)
 
 
 class Grown(Protocol):
