@@ -183,7 +183,8 @@ def _fit_joint(
     fitted: list[Fitted | None] = []
     if others:
         (first,) = workers.run(jobs[:1], rng)
-        if first is not None and _is_hopeless(first, aside[0], others, table if validation is None else validation):
+        rows = table if validation is None else validation
+        if first is not None and first.is_whole and _is_hopeless(first, aside[0], others, rows):
             return []
         fitted.append(first)
     fitted += workers.run(jobs[len(fitted) :], rng)
