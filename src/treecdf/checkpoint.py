@@ -76,10 +76,8 @@ class Checkpoint(NoCheckpoint):
         self.path = Path(path)
         if self.path.exists() and not self.path.is_dir():
             raise ValueError(f"Expected checkpoint to be a directory or a new name; got the file {self.path}.")
-        for half in self._files(".fit*", ".job-*"):
-            half.unlink(missing_ok=True)
         self._before = self._read() if (self.path / _FIT).exists() else None
-        if self._before is None and self.path.exists() and any(self.path.iterdir()):
+        if self._before is None and set(self._files("*")) > set(self._halves()):
             raise ValueError(f"Expected checkpoint to be a directory without other files; got {self.path}.")
         self._seed: int | None = None
         self._draws: Any = None
@@ -114,8 +112,11 @@ class Checkpoint(NoCheckpoint):
             self.path.mkdir(exist_ok=True)
             fit = {"marks": marks, "seed": self._seed}
             put_in_place(self.path / _FIT, packed(_FORMAT, {"fit": fit}, zipfile.ZIP_STORED))
-            return
-        kept = self._before["marks"]
+        else:
+            self._compare(marks, self._before["marks"])
+        _unlink(self._halves())
+
+    def _compare(self, marks: Mapping[str, str], kept: Mapping[str, Any]) -> None:
         for name in [*marks, *kept]:
             if marks.get(name) != kept.get(name):
                 raise ValueError(
@@ -131,13 +132,16 @@ class Checkpoint(NoCheckpoint):
 
     def remove(self) -> None:
         """The fit is done: leave nothing behind."""
-        for file in [*self._files("job-*", ".job-*", ".fit*"), self.path / _FIT]:
-            file.unlink(missing_ok=True)
-        if not any(self.path.iterdir()):
+        _unlink([*self._files("job-*.tcdf"), *self._halves(), self.path / _FIT])
+        if not self._files("*"):
             self.path.rmdir()
 
-    def _files(self, *patterns: str) -> list[Path]:
-        return [file for pattern in patterns for file in self.path.glob(f"{pattern}.tcdf*")]
+    def _halves(self) -> list[Path]:
+        """Files that a fit was writing when it was killed."""
+        return [*self._files(".fit.tcdf.*"), *self._files(".job-*.tcdf.*")]
+
+    def _files(self, pattern: str) -> list[Path]:
+        return list(self.path.glob(pattern))
 
     def _read(self) -> dict[str, Any]:
         path = self.path / _FIT
@@ -146,6 +150,11 @@ class Checkpoint(NoCheckpoint):
             expect(isinstance(fit.get("marks"), dict) and "seed" in fit, "what the checkpoint is of")
             expect(fit["seed"] is None or (type(fit["seed"]) is int and fit["seed"] >= 0), "a seed")
         return fit
+
+
+def _unlink(files: Sequence[Path]) -> None:
+    for file in files:
+        file.unlink(missing_ok=True)
 
 
 class KeptSteps(Steps):

@@ -302,18 +302,24 @@ class _Workers:
         todo = [(*job, own) for job, own, step in zip(jobs, rngs, steps, strict=True) if step.result is None]
         left = [step for step in steps if step.result is None]
         results: Iterator[Fitted | None] = iter(())
-        if len(jobs) == 1 and todo:
-            report = partial(self.report, 1, 0)
-            results = iter([_run(*todo[0], steps=left[0], n_threads=self.n_threads, report=report)])
-        elif todo:
-            tasks = (delayed(_run)(*job, steps=step) for job, step in zip(todo, left, strict=True))
-            with left[0].stop.deaf_children():
-                results = Parallel(self.n_jobs, return_as="generator")(tasks)
+        if left and not left[0].stop():
+            results = self._begin(todo, left, len(jobs) == 1)
         fitted = []
         for number, step in enumerate(steps):
             fitted.append(_next(results, step.stop) if step.result is None else step.result)
             self._note(fitted[-1], number, len(jobs))
         return fitted
+
+    def _begin(
+        self, jobs: Sequence[tuple[Any, ...]], steps: Sequence[Steps], is_single: bool
+    ) -> Iterator[Fitted | None]:
+        if is_single:
+            report = partial(self.report, 1, 0)
+            return iter([_run(*jobs[0], steps=steps[0], n_threads=self.n_threads, report=report)])
+        tasks = (delayed(_run)(*job, steps=step) for job, step in zip(jobs, steps, strict=True))
+        with steps[0].stop.deaf_children():
+            results: Iterator[Fitted | None] = Parallel(self.n_jobs, return_as="generator")(tasks)
+        return results
 
     def _note(self, result: Fitted | None, number: int, n_jobs: int) -> None:
         if result is not None:
