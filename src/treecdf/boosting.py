@@ -98,8 +98,8 @@ def fit_flow(
 
 def fit_conditional_flows(
     recipe: Recipe,
-    table: Table,
     learners: Sequence[Learner],
+    table: Table,
     fold: Ints,
     validation: Table | None,
     is_stopped: bool,

@@ -25,10 +25,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treecdf.boosting import Fitted, History
-from treecdf.checks import ModelFileError, check_flows, check_grown, check_learnt, expect
+from treecdf.checks import ModelFileError, check_grown, check_learnt, check_result, expect
 from treecdf.files import ForeignPartError, fingerprint, own_version, packed, put_in_place, refusing, unpacked
 from treecdf.settings import as_generator
-from treecdf.steps import Grown, Steps, Stop
+from treecdf.steps import Grown, Sizes, Steps, Stop
 from treecdf.table import Table
 from treecdf.tree import TreeSequence
 
@@ -40,6 +40,7 @@ SHARE = 0.01  # and writing takes no more than this share of the time
 _FORMAT = "treecdf checkpoint"
 _FIT = "fit.tcdf"
 _LEARN = -1  # in the place of a stage's number
+_COLUMNS: dict[str, Any] = {"stage": np.int64, "train": np.float64, "validation": np.float64, "kept": np.bool_}
 
 
 @contextlib.contextmanager
@@ -61,7 +62,7 @@ class NoCheckpoint:
     def begin(self, settings: Mapping[str, Any], *tables: Table | None) -> None:
         """Say which fit it is."""
 
-    def steps(self, stop: Stop, number: int, table: Table) -> Steps:
+    def steps(self, stop: Stop, number: int, sizes: Sizes) -> Steps:
         """The steps of a job."""
         return Steps(stop)
 
@@ -124,10 +125,10 @@ class Checkpoint(NoCheckpoint):
                     "remove it, or name another."
                 )
 
-    def steps(self, stop: Stop, number: int, table: Table) -> Steps:
+    def steps(self, stop: Stop, number: int, sizes: Sizes) -> Steps:
         """The steps of a job, with those that were done before."""
         steps = KeptSteps(stop, self.path / f"job-{number}.tcdf", self._fit, self._pace)
-        steps.read(table.x.shape[1], table.y.shape[1])
+        steps.read(sizes)
         return steps
 
     def remove(self) -> None:
@@ -226,7 +227,8 @@ class KeptSteps(Steps):
     def finish(self, fitted: Fitted) -> None:
         """Write what the job gave in the place of the steps; only the steps if it was cut short."""
         if fitted.is_whole:
-            history = {name: np.array(column) for name, column in vars(fitted.history).items()}
+            columns = vars(fitted.history)
+            history = {name: np.array(columns[name], dtype=kind) for name, kind in _COLUMNS.items()}
             self._put({"flows": fitted.flows, "history": history, "left_out": fitted.left_out})
         else:
             self.write()
@@ -241,7 +243,7 @@ class KeptSteps(Steps):
         now, (seconds, share) = time.monotonic(), self.pace
         self._due = now + max(seconds, (now - begin) / share)
 
-    def read(self, n_covariates: int, n_outcomes: int) -> None:
+    def read(self, sizes: Sizes) -> None:
         """Read the file, if there is one."""
         try:
             data = self.path.read_bytes()
@@ -251,7 +253,7 @@ class KeptSteps(Steps):
             (job,) = unpacked(data, _FORMAT, ("job",))
             expect(job.get("fit") == self.fit, "a job of this fit")
             if "flows" in job:
-                check_flows(job["flows"], job["left_out"], n_covariates, n_outcomes)
+                check_result(job["flows"], job["history"], job["left_out"], sizes)
                 history = History(**{name: column.tolist() for name, column in job["history"].items()})
                 self.result = Fitted(job["flows"], history, job["left_out"])
                 return

@@ -30,6 +30,7 @@ from treecdf.mixture import Chain, Mixture
 from treecdf.outcome import Transform
 from treecdf.recorded import Atoms, Grid
 from treecdf.regions import NearestPoint
+from treecdf.steps import Sizes
 from treecdf.summary import KINDS
 from treecdf.table import Standardizer
 from treecdf.tree import NODE, TreeSequence
@@ -98,15 +99,20 @@ def check_grown(trees: Any, n_trees: int, n_covariates: int, n_outcomes: int) ->
         _axes(tree, n_outcomes)
 
 
-def check_flows(flows: Any, left_out: Any, n_covariates: int, n_outcomes: int) -> None:
-    """Complain about what a training job cannot have given: flows, and log densities of rows or None."""
+def check_result(flows: Any, history: Any, left_out: Any, sizes: Sizes) -> None:
+    """Complain about flows, a history and log densities of rows left out that no training job of such sizes gives."""
     _tuple(flows, "flows")
     visit = _Visit()
     for flow in flows:
-        visit(flow, n_covariates, TreeFlow)
-        expect(flow.n_outcomes == n_outcomes, f"flows of {n_outcomes} outcome(s)")
+        visit(flow, sizes.n_covariates, TreeFlow)
+        expect(flow.n_outcomes == sizes.n_outcomes, f"flows of {sizes.n_outcomes} outcome(s)")
+    expect((left_out is None) == (sizes.n_left_out is None), "log densities of rows left out, if there are any")
     if left_out is not None:
-        _array(left_out, "left_out", (-1,), finite=False)
+        _array(left_out, "left_out", (sizes.n_left_out or 0,), finite=False)
+    expect(isinstance(history, dict) and set(history) == {"stage", "train", "validation", "kept"}, "a history")
+    for column in history.values():
+        is_column = isinstance(column, np.ndarray) and column.shape == (len(history["stage"]),)
+        expect(is_column and column.dtype.kind in "ifb", "columns of a history")
 
 
 def _check_recording(fitted: Mapping[str, Any], q: int, d: int, visit: _Visit) -> None:

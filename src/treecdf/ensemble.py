@@ -21,7 +21,7 @@ from treecdf.flow import TreeFlow
 from treecdf.mixture import Chain, Flow, Mixture
 from treecdf.plan import Plan
 from treecdf.regions import Regions, fit_regions
-from treecdf.steps import Steps, Stop, Stopped
+from treecdf.steps import Sizes, Steps, Stop, Stopped
 from treecdf.table import Table
 
 Array = NDArray[np.float64]
@@ -72,8 +72,8 @@ class Ensemble:
 
 # Told the number of flows to come (of one outcome or of all), a flow's history and its validation score.
 Report = Callable[[int, int, History, float], None]
-# The steps of a job, from its number and its rows.
-StepsOf = Callable[[int, Table], Steps]
+# The steps of the job of a number, which gives something of such sizes.
+StepsOf = Callable[[int, Sizes], Steps]
 
 
 def fit_ensemble(
@@ -84,7 +84,7 @@ def fit_ensemble(
     n_jobs: int | None,
     n_threads: int,
     report: Report,
-    steps_of: StepsOf = lambda number, table: Steps(),
+    steps_of: StepsOf = lambda number, sizes: Steps(),
 ) -> Ensemble:
     """Train all families and weigh them. Validation rows, if there are any, replace those set aside of the table.
 
@@ -131,7 +131,10 @@ def _fit_chains(
         held_out = None if validation is None else _link_table(validation, outcome, given)
         own = replace(recipe, bounds=(recipe.bounds[outcome],))
         learners = plan.learners(*train.x.shape)
-        jobs.append((fit_conditional_flows, own, train, learners, fold, held_out, plan.validation_fraction > 0))
+        is_stopped = plan.validation_fraction > 0
+        n_left_out = len(held_out) if held_out is not None else len(train) if is_stopped else None
+        args = (own, learners, train, fold, held_out, is_stopped)
+        jobs.append(_Job(fit_conditional_flows, args, Sizes(train.x.shape[1], 1, n_left_out)))
     fitted = dict(zip(links, workers.run(jobs, rng), strict=True))
     families = []
     for order in plan.orders:
@@ -176,10 +179,10 @@ def _fit_joint(
     regions: Regions | None,
 ) -> list[Family]:
     """A family of flows of all outcomes; none if its first member is far behind the best of the other families."""
-    jobs = [
-        (_fit_joint_flow, replace(recipe, rotation=matrix), table, rows)
-        for matrix, rows in zip(plan.rotations, aside, strict=True)
-    ]
+    jobs = []
+    for matrix, held_out in zip(plan.rotations, aside, strict=True):
+        sizes = Sizes(table.x.shape[1], table.y.shape[1], None if held_out is None else len(held_out))
+        jobs.append(_Job(_fit_joint_flow, (replace(recipe, rotation=matrix), table, held_out), sizes))
     fitted: list[Fitted | None] = []
     if others:
         (first,) = workers.run(jobs[:1], rng)
@@ -279,6 +282,15 @@ def split(table: Table, validation: Table | Ints | None) -> tuple[Table, Table |
     return table.take(~aside), table.take(aside)
 
 
+@dataclass(frozen=True)
+class _Job:
+    """A function that trains, to be called with its arguments, a generator, and how to go about it."""
+
+    fit: Callable[..., Fitted]
+    args: tuple[Any, ...]
+    sizes: Sizes
+
+
 class _Workers:
     """Runs fits: a single one with all threads, several as jobs of one thread each.
 
@@ -291,19 +303,16 @@ class _Workers:
         self.missing: list[str] = []
         self._n_jobs_begun = self._n_cut_short = 0
 
-    def run(self, jobs: Sequence[tuple[Any, ...]], rng: np.random.Generator) -> list[Fitted | None]:
-        """Call each job's function with its recipe, its table, its other arguments, a generator, and how to do it.
-
-        None stands for a job that was stopped before it had anything to give.
-        """
+    def run(self, jobs: Sequence[_Job], rng: np.random.Generator) -> list[Fitted | None]:
+        """What each job gives, None for one that was stopped before it had anything to give."""
         rngs = [np.random.default_rng(rng.integers(2**63, size=4)) for _ in jobs]
-        steps = [self.steps_of(self._n_jobs_begun + k, job[2]) for k, job in enumerate(jobs)]
+        steps = [self.steps_of(self._n_jobs_begun + k, job.sizes) for k, job in enumerate(jobs)]
         self._n_jobs_begun += len(jobs)
-        todo = [(*job, own) for job, own, step in zip(jobs, rngs, steps, strict=True) if step.result is None]
-        left = [step for step in steps if step.result is None]
+        todo = [k for k, step in enumerate(steps) if step.result is None]
         results: Iterator[Fitted | None] = iter(())
-        if left and not left[0].stop():
-            results = self._begin(todo, left, len(jobs) == 1)
+        if todo and not steps[todo[0]].stop():
+            calls = [(jobs[k].fit, *jobs[k].args, rngs[k]) for k in todo]
+            results = self._begin(calls, [steps[k] for k in todo], len(jobs) == 1)
         fitted = []
         for number, step in enumerate(steps):
             fitted.append(_next(results, step.stop) if step.result is None else step.result)
@@ -311,12 +320,12 @@ class _Workers:
         return fitted
 
     def _begin(
-        self, jobs: Sequence[tuple[Any, ...]], steps: Sequence[Steps], is_single: bool
+        self, calls: Sequence[tuple[Any, ...]], steps: Sequence[Steps], is_single: bool
     ) -> Iterator[Fitted | None]:
         if is_single:
             report = partial(self.report, 1, 0)
-            return iter([_run(*jobs[0], steps=steps[0], n_threads=self.n_threads, report=report)])
-        tasks = (delayed(_run)(*job, steps=step) for job, step in zip(jobs, steps, strict=True))
+            return iter([_run(*calls[0], steps=steps[0], n_threads=self.n_threads, report=report)])
+        tasks = (delayed(_run)(*call, steps=step) for call, step in zip(calls, steps, strict=True))
         with steps[0].stop.deaf_children():
             results: Iterator[Fitted | None] = Parallel(self.n_jobs, return_as="generator")(tasks)
         return results

@@ -8,6 +8,7 @@ import signal
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -66,6 +67,15 @@ def stop_by_interrupt(on_interrupt: str) -> Iterator[Stop]:
             yield Stop(path)
         finally:
             signal.signal(signal.SIGINT, before)
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Of what a job gives: covariates and outcomes of its flows, and rows left out, or None."""
+
+    n_covariates: int
+    n_outcomes: int
+    n_left_out: int | None
 
 
 class Grown(Protocol):
