@@ -244,6 +244,14 @@ def test_a_checkpoint_of_another_fit_is_not_used(name, path, kill_after):
     assert bits(fit("two stages", checkpoint=path), "two stages") == honest("two stages")
 
 
+def test_a_checkpoint_in_which_nothing_is_kept_yet_is_no_obstacle(path, kill_after):
+    begin("two stages", path, kill_after, 1)
+    assert os.listdir(path) == ["fit.tcdf"]
+    model = fit("two stages", checkpoint=path, random_state=1)
+    assert bits(model, "two stages") == bits(fit("two stages", random_state=1), "two stages")
+    assert not path.exists()
+
+
 def test_a_checkpoint_of_another_version_is_not_used(path, kill_after, monkeypatch):
     begin("two stages", path, kill_after, 4)
     monkeypatch.setattr(treecdf.checkpoint, "own_version", lambda: "0.0")
@@ -523,34 +531,38 @@ def test_what_ignores_interrupts_goes_on_ignoring_them(interrupt_at):
 
 
 _LONG_FIT = """
+import sys
 import warnings
 import numpy as np
+import treecdf.checkpoint
 from treecdf import Logistic, Stage, TreeFlowRegressor
+treecdf.checkpoint.SECONDS, treecdf.checkpoint.SHARE = 0.0, np.inf
 x = np.random.default_rng(0).normal(size=(400, 3))
 y = x[:, :2] + np.random.default_rng(1).normal(size=(400, 2))
-settings = {"base": "box", "rotations": 2, "validation_fraction": 0, "n_jobs": 2, "on_interrupt": "keep"}
-model = TreeFlowRegressor(stages=[Stage(Logistic(), 2)], max_trees=1, **settings).fit(x, y)
-print("begin", flush=True)
+settings = {"base": "box", "rotations": 2, "validation_fraction": 0, "n_jobs": 2, "checkpoint": sys.argv[1]}
+model = TreeFlowRegressor(stages=[Stage(Logistic(), 2)], max_trees=10**6, on_interrupt="keep", **settings)
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
-    model.set_params(max_trees=10**6).fit(x, y)
-print(caught[0].message)
-print(len(model.mixture_.members), model.n_trees_ > 2, np.isfinite(model.log_prob(x, y)).all(), flush=True)
+    model.fit(x, y)
+print(caught[-1].message)
+print(len(model.mixture_.members), model.n_trees_ >= 2, np.isfinite(model.log_prob(x, y)).all())
 """
 
 
 @pytest.mark.skipif(not hasattr(os, "killpg"), reason="a terminal is played by a group of processes")
-def test_ctrl_c_in_a_terminal_stops_all_processes_and_keeps_their_trees():
+def test_ctrl_c_in_a_terminal_stops_all_processes_and_keeps_their_trees(path):
     pipe = subprocess.PIPE
-    command = [sys.executable, "-c", _LONG_FIT]
+    command = [sys.executable, "-c", _LONG_FIT, str(path)]
     process = subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, start_new_session=True)
     try:
-        assert process.stdout.readline() == "begin\n"
-        time.sleep(2)
+        while len(list(path.glob("job-*.tcdf"))) < 2 and process.poll() is None:
+            time.sleep(0.01)
         os.killpg(process.pid, signal.SIGINT)
         output, errors = process.communicate(timeout=100)
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
     assert process.returncode == 0, errors
-    assert output == "The fit was interrupted; the model is without some trees of 2 training job(s).\n2 True True\n"
+    assert "is without some trees of 2 training job(s). Its checkpoint stays" in output
+    assert output.endswith("\n2 True True\n")
+    assert path.exists()

@@ -77,8 +77,9 @@ class Checkpoint(NoCheckpoint):
         self.path = Path(path)
         if self.path.exists() and not self.path.is_dir():
             raise ValueError(f"Expected checkpoint to be a directory or a new name; got the file {self.path}.")
-        self._before = self._read() if (self.path / _FIT).exists() else None
-        if self._before is None and set(self._files("*")) > set(self._halves()):
+        is_begun = (self.path / _FIT).exists() and bool(self._files("job-*.tcdf"))  # else there is nothing to lose
+        self._before = self._read() if is_begun else None
+        if self._before is None and not {*self._files("*")} <= {*self._halves(), self.path / _FIT}:
             raise ValueError(f"Expected checkpoint to be a directory without other files; got {self.path}.")
         self._seed: int | None = None
         self._draws: Any = None
