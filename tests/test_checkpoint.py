@@ -530,6 +530,17 @@ def test_what_ignores_interrupts_goes_on_ignoring_them(interrupt_at):
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere it may be lost")
+def test_an_interrupt_while_processes_are_begun_is_not_lost(interrupt_at):
+    interrupt_at()
+    with treecdf.steps.stop_by_interrupt("keep") as stop:
+        with stop.deaf_children():
+            signal.raise_signal(signal.SIGINT)
+            assert not stop()
+            assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+        assert stop()
+
+
 _LONG_FIT = """
 import sys
 import warnings

@@ -34,14 +34,13 @@ class Stop:
     @contextlib.contextmanager
     def deaf_children(self) -> Iterator[None]:
         """Processes begun in this block ignore Ctrl-C: a terminal sends it to all, but one decides what it means."""
-        if self.path is None:
+        with contextlib.ExitStack() as later:
+            if self.path is not None:
+                if hasattr(signal, "pthread_sigmask"):  # so that one that comes meanwhile is not lost
+                    mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+                    later.callback(signal.pthread_sigmask, signal.SIG_SETMASK, mask)
+                later.callback(signal.signal, signal.SIGINT, signal.signal(signal.SIGINT, signal.SIG_IGN))
             yield
-            return
-        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-        try:
-            yield
-        finally:
-            signal.signal(signal.SIGINT, before)
 
 
 @contextlib.contextmanager
