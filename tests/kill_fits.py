@@ -92,7 +92,7 @@ def attempt(checkpoint, place, delay, target):
                 os.kill(pid, signal.SIGKILL)
                 os.waitpid(pid, 0)
                 return None
-            time.sleep(1e-4)
+            time.sleep(5e-4)
         return answer.read().decode()
 
 
@@ -105,14 +105,16 @@ def run(count, seed, directory):
     fit()
     duration = time.perf_counter() - begin
     mark_moments(place)
-    checkpoint, killed, ended = os.path.join(directory, "checkpoint"), Counter(), []
+    checkpoint, killed, ended, missed = os.path.join(directory, "checkpoint"), Counter(), [], 0
     while killed.total() < count and len(ended) < MOST_ENDED * count:
         target = TARGETS[killed.total() % len(TARGETS)]
-        answer = attempt(checkpoint, place, rng.uniform(0, duration), target)
+        answer = attempt(checkpoint, place, rng.uniform(0, duration / 2**missed), target)
         if answer is None:
             killed[target] += 1
+            missed = 0
         else:
             ended.append(answer)
+            missed += 1
     ended.append(attempt(checkpoint, place, np.inf, "writing"))
     same = sum(answer == honest for answer in ended)
     return {"killed": dict(killed), "ended": len(ended), "same": same, "left": os.listdir(directory)}
