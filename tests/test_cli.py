@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 import treecdf
 from treecdf import load_model
 from treecdf.cli import main
+from treecdf.grower import TreeGrower
 
 
 def run(code):
@@ -289,3 +291,25 @@ def test_interrupted(monkeypatch, flats, capsys):
     monkeypatch.setattr("treecdf.commands.load_model", stop)
     assert main(["info", str(flats / "one.tcdf")]) == 130
     assert "interrupted" in capsys.readouterr().err
+
+
+def test_an_interrupted_fit_goes_on_with_the_same_command(flats, monkeypatch, capsys):
+    outcome = ["--outcome", "rent", "--effort", "fast", "--jobs", "1"]
+    command = ["fit", str(flats / "flats.csv"), *outcome, "--checkpoint", str(flats / "long"), "--out"]
+    grow, n_grown = TreeGrower.grow, count(1)
+
+    def stop(self):
+        if next(n_grown) == 10:
+            raise KeyboardInterrupt
+        return grow(self)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TreeGrower, "grow", stop)
+        assert main([*command, str(flats / "long.tcdf")]) == 130
+    assert capsys.readouterr().err == "treecdf fit: interrupted; run the same command again to go on\n"
+    assert (flats / "long" / "job-0.tcdf").exists()
+    assert not (flats / "long.tcdf").exists()
+    assert main([*command, str(flats / "long.tcdf")]) == 0
+    assert not (flats / "long").exists()
+    assert main([*command, str(flats / "short.tcdf")]) == 0
+    assert (flats / "long.tcdf").read_bytes() == (flats / "short.tcdf").read_bytes()

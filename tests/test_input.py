@@ -154,6 +154,8 @@ BAD_PARAMETERS = {
     "subsample": [0, 1.1, "a"],
     "split_search": ["scores", None, 3],
     "n_jobs": [0, 1.5, "a"],
+    "checkpoint": ["", 1, True, b"path"],
+    "on_interrupt": ["stop", None, True],
     "verbose": [-1, "a", None],
 }
 

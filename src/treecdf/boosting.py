@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from treecdf.flow import TreeFlow, tree_covariates
 from treecdf.grower import Growth, TreeGrower
 from treecdf.learners.protocol import Learner
 from treecdf.rows import Rows
+from treecdf.steps import FORGETFUL, Steps
 from treecdf.table import Standardizer, Table
 from treecdf.tree import TreeSequence
 
@@ -70,6 +72,7 @@ class Fitted:
     flows: tuple[TreeFlow, ...]
     history: History
     left_out: Array | None = None
+    is_whole: bool = True  # not stopped before it had all its trees
 
 
 def fit_flow(
@@ -79,6 +82,7 @@ def fit_flow(
     rng: np.random.Generator,
     pool: Executor | None = None,
     report: Callable[[History, float], None] = lambda history, score: None,
+    steps: Steps = FORGETFUL,
 ) -> Fitted:
     """Train a flow on an unconditional base; `left_out` are the validation rows."""
     standardize = Standardizer.fit(train.x, train.weight)
@@ -89,7 +93,7 @@ def fit_flow(
         base = Support.fit(train.y, train.weight, recipe.bounds, recipe.rotation)
     located = [_locate(rows, standardize, base) for rows in (train, validation) if rows is not None]
     fold = Fold(*located)
-    return _fit_trees(recipe, standardize, base, [fold], rng, pool, report)
+    return _fit_trees(recipe, standardize, base, [fold], rng, pool, report, steps)
 
 
 def fit_conditional_flows(
@@ -102,6 +106,7 @@ def fit_conditional_flows(
     rng: np.random.Generator,
     pool: Executor | None = None,
     report: Callable[[History, float], None] = lambda history, score: None,
+    steps: Steps = FORGETFUL,
 ) -> Fitted:
     """Train a flow for each fold (n,) of the rows, stopped by the fold, all on one conditional base of one outcome.
 
@@ -110,7 +115,7 @@ def fit_conditional_flows(
     """
     standardize = Standardizer.fit(table.x, table.weight)
     z = standardize(table.x)
-    base, parameters = Conditional.cross_fit(learners, z, table.y, table.weight, recipe.bounds[0], fold, rng)
+    base, parameters = Conditional.cross_fit(learners, z, table.y, table.weight, recipe.bounds[0], fold, rng, steps)
     rows = _locate(table, standardize, base, parameters)
     if validation is not None:
         folds = [Fold(rows, _locate(validation, standardize, base))]
@@ -118,13 +123,13 @@ def fit_conditional_flows(
         folds = [Fold(rows)]
     else:
         folds = [Fold(rows.take(fold != f), rows.take(fold == f)) for f in range(int(fold.max()) + 1)]
-    fitted = _fit_trees(recipe, standardize, base, folds, rng, pool, report)
+    fitted = _fit_trees(recipe, standardize, base, folds, rng, pool, report, steps)
     flows = fitted.flows if any(len(block) for flow in fitted.flows for block in flow.blocks) else fitted.flows[:1]
     left_out = fitted.left_out
     if validation is None and left_out is not None:
         left_out = np.empty(len(table))
         left_out[np.argsort(fold, kind="stable")] = fitted.left_out
-    return Fitted(flows, fitted.history, left_out)
+    return replace(fitted, flows=flows, left_out=left_out)
 
 
 @dataclass(frozen=True)
@@ -179,6 +184,7 @@ def _fit_trees(
     rng: np.random.Generator,
     pool: Executor | None,
     report: Callable[[History, float], None],
+    steps: Steps,
 ) -> Fitted:
     """Grow the trees of every fold; the history, and the score it reports, are in the outcomes' own unit."""
     rows = [(fold.train.rows(pool), None if fold.validation is None else fold.validation.rows(pool)) for fold in folds]
@@ -189,7 +195,7 @@ def _fit_trees(
     def tell(history: History) -> None:
         report(history, val_base + val_share * history.validation[-1])
 
-    blocks, history = boost(rows, recipe, rng, tell)
+    blocks, history = boost(rows, recipe, rng, tell, steps)
     history.train = [train_base + value for value in history.train]
     history.validation = [val_base + val_share * value for value in history.validation]
     left_out = []
@@ -199,7 +205,7 @@ def _fit_trees(
             log_density[fold.validation.inside] += validation.log_density()
             left_out.append(log_density)
     flows = tuple(TreeFlow(standardize, base, tuple(of_fold)) for of_fold in blocks)
-    return Fitted(flows, history, np.concatenate(left_out) if left_out else None)
+    return Fitted(flows, history, np.concatenate(left_out) if left_out else None, not steps.is_cut_short)
 
 
 def _average(parts: Sequence[Located]) -> tuple[float, float]:
@@ -214,6 +220,7 @@ def boost(
     recipe: Recipe,
     rng: np.random.Generator,
     report: Callable[[History], None] = lambda history: None,
+    steps: Steps = FORGETFUL,
 ) -> tuple[list[list[TreeSequence]], History]:
     """Grow the stages' trees for pairs of training and validation rows, one tree for each pair at a time.
 
@@ -223,6 +230,7 @@ def boost(
     """
     history = History()
     blocks: list[list[TreeSequence]] = [[] for _ in folds]
+    learning = [train for train, _ in folds]
     everywhere = [rows for pair in folds for rows in pair if rows is not None]
     stopped = folds[0][1] is not None
     train_score = validation_score = 0.0
@@ -233,11 +241,13 @@ def boost(
         for rows in everywhere:
             rows.keep()
         for k in range(1, recipe.max_trees + 1):
-            trees = [TreeGrower(train, classifier, max_depth, recipe.growth, rng).grow() for train, _ in folds]
+            trees = steps.grow(
+                rng, number, learning, partial(_grow, learning, classifier, max_depth, recipe.growth, rng)
+            )
             if not any(len(tree) for tree in trees):
                 break
             rounds.append(trees)
-            gained, densest = _apply(trees, [train for train, _ in folds])
+            gained, densest = _apply(trees, learning)
             train_scores.append(train_scores[-1] + gained)
             if stopped:
                 scores.append(scores[-1] + _apply(trees, [rows for _, rows in folds if rows is not None])[0])
@@ -265,6 +275,12 @@ def boost(
         for f, of_fold in enumerate(blocks):
             of_fold.append(TreeSequence.join([trees[f] for trees in rounds[:best] if len(trees[f])]))
     return blocks, history
+
+
+def _grow(
+    rows: Sequence[Rows], classifier: NodeClassifier, max_depth: int, growth: Growth, rng: np.random.Generator
+) -> list[TreeSequence]:
+    return [TreeGrower(part, classifier, max_depth, growth, rng).grow() for part in rows]
 
 
 def _apply(trees: Sequence[TreeSequence], rows: Sequence[Rows]) -> tuple[float, float]:

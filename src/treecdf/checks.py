@@ -30,6 +30,7 @@ from treecdf.mixture import Chain, Mixture
 from treecdf.outcome import Transform
 from treecdf.recorded import Atoms, Grid
 from treecdf.regions import NearestPoint
+from treecdf.steps import Sizes
 from treecdf.summary import KINDS
 from treecdf.table import Standardizer
 from treecdf.tree import NODE, TreeSequence
@@ -79,6 +80,39 @@ def check_fitted(fitted: Mapping[str, Any]) -> None:
     names = fitted.get("feature_names_in_", np.empty(n_columns, object))
     are_names = isinstance(names, np.ndarray) and names.dtype == object and names.shape == (n_columns,)
     expect(are_names, f"{n_columns} names of covariates")
+
+
+def check_learnt(step: Any, n_covariates: int, shape: tuple[int, ...]) -> None:
+    """Complain about what is not a part that sees so many covariates, with left-out predictions of that shape."""
+    _pair(step, "a step")
+    part, left_out = step
+    _Visit()(part, n_covariates, *PREDICTORS, BoostedScores)
+    _array(left_out, "left-out predictions", shape)
+    expect(type(part) is not BoostedScores or part.start.shape == shape[1:], "scores of so many outputs")
+
+
+def check_grown(trees: Any, n_trees: int, n_covariates: int, n_outcomes: int) -> None:
+    """Complain about what is not a list of so many trees of these covariates and outcomes."""
+    expect(isinstance(trees, list) and len(trees) == n_trees, f"{n_trees} tree(s)")
+    for tree in trees:
+        _Visit()(tree, n_covariates, TreeSequence)
+        _axes(tree, n_outcomes)
+
+
+def check_result(flows: Any, history: Any, left_out: Any, sizes: Sizes) -> None:
+    """Complain about flows, a history and log densities of rows left out that no training job of such sizes gives."""
+    _tuple(flows, "flows")
+    visit = _Visit()
+    for flow in flows:
+        visit(flow, sizes.n_covariates, TreeFlow)
+        expect(flow.n_outcomes == sizes.n_outcomes, f"flows of {sizes.n_outcomes} outcome(s)")
+    expect((left_out is None) == (sizes.n_left_out is None), "log densities of rows left out, if there are any")
+    if left_out is not None:
+        _array(left_out, "left_out", (sizes.n_left_out or 0,), finite=False)
+    expect(isinstance(history, dict) and set(history) == {"stage", "train", "validation", "kept"}, "a history")
+    for column in history.values():
+        is_column = isinstance(column, np.ndarray) and column.shape == (len(history["stage"]),)
+        expect(is_column and column.dtype.kind in "ifb", "columns of a history")
 
 
 def _check_recording(fitted: Mapping[str, Any], q: int, d: int, visit: _Visit) -> None:
@@ -207,8 +241,7 @@ def _flow(part: TreeFlow, q: int, visit: _Visit) -> None:
     expect(isinstance(part.blocks, tuple), "blocks of trees")
     for block in part.blocks:
         visit(block, seen, TreeSequence)
-        axis = block.nodes["axis"]
-        expect(((axis >= 0) & (axis < part.base.n_outcomes)).all(), "axes that are outcomes")
+        _axes(block, part.base.n_outcomes)
 
 
 def _nearest_point(part: NearestPoint, q: int, visit: _Visit) -> None:
@@ -248,6 +281,11 @@ def _trees(part: TreeSequence, q: int, visit: _Visit) -> None:
     _for_kernels(nodes, theta, roots, part.kind)
     if part.kind[0] == TREES:
         _node_trees(theta, int(part.kind[1]), 2 ** int(part.kind[2]), q)
+
+
+def _axes(trees: TreeSequence, n_outcomes: int) -> None:
+    axis = trees.nodes["axis"]
+    expect(((axis >= 0) & (axis < n_outcomes)).all(), "axes that are outcomes")
 
 
 def _links(nodes: NDArray[Any], roots: NDArray[np.int64]) -> None:

@@ -31,7 +31,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return int(args.run(args) or 0)
     except KeyboardInterrupt:
-        print(f"treecdf {args.command}: interrupted", file=sys.stderr)
+        goes_on = "; run the same command again to go on" if getattr(args, "checkpoint", None) else ""
+        print(f"treecdf {args.command}: interrupted{goes_on}", file=sys.stderr)
         return 130
     except OSError as error:
         print(f"treecdf {args.command}: {error.filename}: {error.strerror}", file=sys.stderr)
@@ -92,6 +93,12 @@ def _add_fit(commands: Any) -> None:
     fit.add_argument("--effort", choices=("fast", "default", "best"), default="default", help="default: %(default)s")
     fit.add_argument("--seed", type=int, default=0, help="default: %(default)s")
     fit.add_argument("--jobs", type=int, default=-1, help="threads or processes, -1 for all cores (default)")
+    fit.add_argument(
+        "--checkpoint",
+        type=Path,
+        metavar="PATH",
+        help="directory for what has been trained so far: after an interrupt or a crash the same command goes on",
+    )
     fit.set_defaults(run=_command("fit"))
 
 

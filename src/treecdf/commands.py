@@ -35,6 +35,7 @@ def fit(args: argparse.Namespace) -> None:
         categorical_features=args.categorical or None,
         random_state=args.seed,
         n_jobs=args.jobs,
+        checkpoint=args.checkpoint,
         verbose=1,
     )
     start = time.perf_counter()

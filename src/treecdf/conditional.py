@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,7 @@ from treecdf.learners.polynomial import Polynomial
 from treecdf.learners.process import GaussianProcess
 from treecdf.learners.protocol import Learner, Predictor
 from treecdf.outcome import Transform
+from treecdf.steps import FORGETFUL, Steps
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -58,13 +60,16 @@ class Mean:
         step: float,
         fold: Ints,
         rng: np.random.Generator,
+        steps: Steps = FORGETFUL,
     ) -> tuple[Mean, Array]:
         """The fitted learners, and left-out locations (n, J). A learner that has nothing to add is not tried."""
         names, predictors, outputs, errors = [], [], [], dict[str, float]()
         for learner in learners:
             if errors and not learner.is_worth_trying(errors):
                 continue
-            predictor, output = learner.cross_fit(x, y, weight, fold, rng, min(errors.values(), default=np.inf))
+            best = min(errors.values(), default=np.inf)
+            fit = partial(learner.cross_fit, x, y, weight, fold, rng, best)
+            predictor, output = steps.learn(rng, x.shape[1], y.shape, fit)
             names.append(learner.name)
             predictors.append(predictor)
             outputs.append(output)
@@ -133,6 +138,7 @@ class Conditional(Everywhere):
         bound: Bound,
         fold: Ints,
         rng: np.random.Generator,
+        steps: Steps = FORGETFUL,
     ) -> tuple[Conditional, Array]:
         """The base for new rows, and the left-out parameters (n, 3 J) of the training rows x (n, q), y (n, 1)."""
         outcome = y[:, 0]
@@ -140,9 +146,11 @@ class Conditional(Everywhere):
         g, log_slope = transform.forward(outcome)
         rise = np.exp(-np.median(log_slope)) if transform.unit > 0 else transform.scale
         step = recording_step(outcome) / rise
-        mean, location = Mean.cross_fit(learners, x, g, weight, step, fold, rng)
+        mean, location = Mean.cross_fit(learners, x, g, weight, step, fold, rng, steps)
         floor = max(_SMALLEST_LOG_SCALE, np.log(_FLOOR * step) if step > 0 else -np.inf)
-        scores, left_out = _boost_scores(location, g, _features(x, location), weight, floor, fold, rng)
+        features = _features(x, location)
+        fit = partial(_boost_scores, location, g, features, weight, floor, fold, rng)
+        scores, left_out = steps.learn(rng, features.shape[1], (len(x), 2 * location.shape[1]), fit)
         low, high = (_transformed(end, transform) for end in bound)
         base = Conditional(
             transform,

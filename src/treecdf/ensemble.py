@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import BrokenExecutor, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -21,6 +21,7 @@ from treecdf.flow import TreeFlow
 from treecdf.mixture import Chain, Flow, Mixture
 from treecdf.plan import Plan
 from treecdf.regions import Regions, fit_regions
+from treecdf.steps import Sizes, Steps, Stop, Stopped
 from treecdf.table import Table
 
 Array = NDArray[np.float64]
@@ -47,11 +48,12 @@ class Family:
 
 @dataclass(frozen=True)
 class Ensemble:
-    """Families and their weights."""
+    """Families and their weights; what is missing because the fit was stopped."""
 
     families: tuple[Family, ...]
     weights: Array
     histories: tuple[History, ...]
+    missing: tuple[str, ...]
 
     def mixture(self) -> Mixture:
         """All members as one mixture."""
@@ -70,6 +72,8 @@ class Ensemble:
 
 # Told the number of flows to come (of one outcome or of all), a flow's history and its validation score.
 Report = Callable[[int, int, History, float], None]
+# The steps of the job of a number, which gives something of such sizes.
+StepsOf = Callable[[int, Sizes], Steps]
 
 
 def fit_ensemble(
@@ -80,9 +84,13 @@ def fit_ensemble(
     n_jobs: int | None,
     n_threads: int,
     report: Report,
+    steps_of: StepsOf = lambda number, sizes: Steps(),
 ) -> Ensemble:
-    """Train all families and weigh them. Validation rows, if there are any, replace those set aside of the table."""
-    workers = _Workers(n_jobs, n_threads, report)
+    """Train all families and weigh them. Validation rows, if there are any, replace those set aside of the table.
+
+    If it is stopped, what was trained so far is all there is; if that is nothing, KeyboardInterrupt is raised.
+    """
+    workers = _Workers(n_jobs, n_threads, report, steps_of)
     families: list[Family] = []
     if plan.conditional is not None:
         families += _fit_chains(plan, plan.conditional, table, validation, rng, workers)
@@ -93,6 +101,8 @@ def fit_ensemble(
         regions = fit_regions(plan.regions, table.x, table.weight, rng)
     for name, recipe in plan.joint.items():
         families += _fit_joint(plan, name, recipe, table, validation, aside, rng, workers, families, regions)
+    if not families:
+        raise KeyboardInterrupt
     weights = np.ones(1)
     if len(families) > 1:
         rows = table if validation is None else validation
@@ -101,7 +111,7 @@ def fit_ensemble(
         weights = _maximise(left_out[known], rows.weight[known], np.ones(len(families)))
     kept = weights >= _SMALLEST_FAMILY
     chosen = tuple(family for family, keep in zip(families, kept, strict=True) if keep)
-    return Ensemble(chosen, weights[kept] / weights[kept].sum(), tuple(workers.histories))
+    return Ensemble(chosen, weights[kept] / weights[kept].sum(), tuple(workers.histories), workers.all_missing())
 
 
 def _fit_chains(
@@ -121,23 +131,33 @@ def _fit_chains(
         held_out = None if validation is None else _link_table(validation, outcome, given)
         own = replace(recipe, bounds=(recipe.bounds[outcome],))
         learners = plan.learners(*train.x.shape)
-        jobs.append((fit_conditional_flows, own, learners, train, fold, held_out, plan.validation_fraction > 0))
+        is_stopped = plan.validation_fraction > 0
+        n_left_out = len(held_out) if held_out is not None else len(train) if is_stopped else None
+        args = (own, learners, train, fold, held_out, is_stopped)
+        jobs.append(_Job(fit_conditional_flows, args, Sizes(train.x.shape[1], 1, n_left_out)))
     fitted = dict(zip(links, workers.run(jobs, rng), strict=True))
     families = []
     for order in plan.orders:
-        of_order = [fitted[order[k], tuple(sorted(order[:k]))] for k in range(len(order))]
+        name = "flow" if len(order) == 1 else "chain " + " ".join(map(str, order))
+        of_order = _trained(fitted[order[k], tuple(sorted(order[:k]))] for k in range(len(order)))
+        if len(of_order) < len(order):
+            workers.missing.append(f"the family {name!r}")
+            continue
         n_rows = len(table if validation is None else validation)
         left_out = np.sum(
             [np.full(n_rows, np.nan) if link.left_out is None else link.left_out for link in of_order], axis=0
         )
         if len(order) == 1:
             flows: tuple[Flow, ...] = of_order[0].flows
-            families.append(Family("flow", flows, left_out, equal_weights(len(flows))))
+            families.append(Family(name, flows, left_out, equal_weights(len(flows))))
         else:
             mixtures = tuple(Mixture(link.flows, equal_weights(len(link.flows))) for link in of_order)
-            chain = Chain(mixtures, order)
-            families.append(Family("chain " + " ".join(map(str, order)), (chain,), left_out, equal_weights(1)))
+            families.append(Family(name, (Chain(mixtures, order),), left_out, equal_weights(1)))
     return families
+
+
+def _trained(fitted: Iterable[Fitted | None]) -> list[Fitted]:
+    return [part for part in fitted if part is not None]
 
 
 def _link_table(table: Table, outcome: int, given: Sequence[int]) -> Table:
@@ -159,19 +179,29 @@ def _fit_joint(
     regions: Regions | None,
 ) -> list[Family]:
     """A family of flows of all outcomes; none if its first member is far behind the best of the other families."""
-    jobs = [
-        (_fit_joint_flow, replace(recipe, rotation=matrix), table, rows)
-        for matrix, rows in zip(plan.rotations, aside, strict=True)
-    ]
-    fitted: list[Fitted] = []
+    jobs = []
+    for matrix, held_out in zip(plan.rotations, aside, strict=True):
+        sizes = Sizes(table.x.shape[1], table.y.shape[1], None if held_out is None else len(held_out))
+        jobs.append(_Job(_fit_joint_flow, (replace(recipe, rotation=matrix), table, held_out), sizes))
+    fitted: list[Fitted | None] = []
     if others:
         (first,) = workers.run(jobs[:1], rng)
-        if _is_hopeless(first, aside[0], others, table if validation is None else validation):
+        rows = table if validation is None else validation
+        if first is not None and first.is_whole and _is_hopeless(first, aside[0], others, rows):
             return []
         fitted.append(first)
     fitted += workers.run(jobs[len(fitted) :], rng)
-    flows = tuple(part.flows[0] for part in fitted)
-    left_out = _left_out([part.left_out for part in fitted], aside, len(table if validation is None else validation))
+    # A flow that was cut short would spoil those that were not.
+    any_whole = any(part.is_whole for part in _trained(fitted))
+    chosen = [k for k, part in enumerate(fitted) if part is not None and part.is_whole >= any_whole]
+    if len(chosen) < len(jobs):
+        workers.missing.append(f"{len(jobs) - len(chosen)} of {len(jobs)} flows of the family {name!r}")
+    if not chosen:
+        return []
+    trained = _trained(fitted[k] for k in chosen)
+    flows = tuple(part.flows[0] for part in trained)
+    n_rows = len(table if validation is None else validation)
+    left_out = _left_out([part.left_out for part in trained], [aside[k] for k in chosen], n_rows)
     log_weights = _weigh(plan, flows, table, aside[0], regions)
     return [Family(name, flows, left_out, log_weights, regions)]
 
@@ -237,7 +267,10 @@ def _fit_joint_flow(
     recipe: Recipe, table: Table, validation: Table | Ints | None, rng: np.random.Generator, *how: Any
 ) -> Fitted:
     train, held_out = split(table, validation)
-    return fit_flow(recipe, train, held_out, rng, *how)
+    fitted = fit_flow(recipe, train, held_out, rng, *how)
+    if not fitted.is_whole and not any(fitted.history.kept):
+        raise Stopped
+    return fitted
 
 
 def split(table: Table, validation: Table | Ints | None) -> tuple[Table, Table | None]:
@@ -249,40 +282,98 @@ def split(table: Table, validation: Table | Ints | None) -> tuple[Table, Table |
     return table.take(~aside), table.take(aside)
 
 
+@dataclass(frozen=True)
+class _Job:
+    """A function that trains, to be called with its arguments, a generator, and how to go about it."""
+
+    fit: Callable[..., Fitted]
+    args: tuple[Any, ...]
+    sizes: Sizes
+
+
 class _Workers:
     """Runs fits: a single one with all threads, several as jobs of one thread each.
 
     The seed of each is drawn beforehand, so the result does not depend on how they run.
     """
 
-    def __init__(self, n_jobs: int | None, n_threads: int, report: Report) -> None:
-        self.n_jobs, self.n_threads, self.report = n_jobs, n_threads, report
+    def __init__(self, n_jobs: int | None, n_threads: int, report: Report, steps_of: StepsOf) -> None:
+        self.n_jobs, self.n_threads, self.report, self.steps_of = n_jobs, n_threads, report, steps_of
         self.histories: list[History] = []
+        self.missing: list[str] = []
+        self._n_jobs_begun = self._n_cut_short = 0
 
-    def run(self, jobs: Sequence[tuple[Any, ...]], rng: np.random.Generator) -> list[Fitted]:
-        """Call each job's function with its arguments, a generator, and, for a single one, a pool and a report."""
+    def run(self, jobs: Sequence[_Job], rng: np.random.Generator) -> list[Fitted | None]:
+        """What each job gives, None for one that was stopped before it had anything to give."""
         rngs = [np.random.default_rng(rng.integers(2**63, size=4)) for _ in jobs]
-        if len(jobs) == 1:
-            fitted = [_run(*jobs[0], rngs[0], n_threads=self.n_threads, report=partial(self.report, 1, 0))]
-        else:
-            fitted = []
-            tasks = (delayed(_run)(*job, own) for job, own in zip(jobs, rngs, strict=True))
-            for number, result in enumerate(Parallel(self.n_jobs, return_as="generator")(tasks)):
-                history = result.history
-                self.report(len(jobs), number, history, max(history.validation, default=np.nan))
-                fitted.append(result)
-        self.histories += [result.history for result in fitted]
+        steps = [self.steps_of(self._n_jobs_begun + k, job.sizes) for k, job in enumerate(jobs)]
+        self._n_jobs_begun += len(jobs)
+        todo = [k for k, step in enumerate(steps) if step.result is None]
+        results: Iterator[Fitted | None] = iter(())
+        if todo and not steps[todo[0]].stop():
+            calls = [(jobs[k].fit, *jobs[k].args, rngs[k]) for k in todo]
+            results = self._begin(calls, [steps[k] for k in todo], len(jobs) == 1)
+        fitted = []
+        for number, step in enumerate(steps):
+            fitted.append(_next(results, step.stop) if step.result is None else step.result)
+            self._note(fitted[-1], number, len(jobs))
         return fitted
+
+    def _begin(
+        self, calls: Sequence[tuple[Any, ...]], steps: Sequence[Steps], is_single: bool
+    ) -> Iterator[Fitted | None]:
+        if is_single:
+            report = partial(self.report, 1, 0)
+            return iter([_run(*calls[0], steps=steps[0], n_threads=self.n_threads, report=report)])
+        tasks = (delayed(_run)(*call, steps=step) for call, step in zip(calls, steps, strict=True))
+        with steps[0].stop.deaf_children():
+            results: Iterator[Fitted | None] = Parallel(self.n_jobs, return_as="generator")(tasks)
+        return results
+
+    def _note(self, result: Fitted | None, number: int, n_jobs: int) -> None:
+        if result is not None:
+            self.histories.append(result.history)
+            self._n_cut_short += not result.is_whole
+            if n_jobs > 1:
+                self.report(n_jobs, number, result.history, max(result.history.validation, default=np.nan))
+
+    def all_missing(self) -> tuple[str, ...]:
+        """What is not there because the fit was stopped."""
+        trees = f"some trees of {self._n_cut_short} training job(s)"
+        return (trees, *self.missing) if self._n_cut_short else tuple(self.missing)
+
+
+def _next(results: Iterator[Fitted | None], stop: Stop) -> Fitted | None:
+    """The next result, or None if the same interrupt that asked to stop has ended the processes."""
+    try:
+        return next(results, None)
+    except BrokenExecutor:
+        if stop():
+            return None
+        raise
 
 
 def _run(
     fit: Callable[..., Fitted],
     *args: Any,
+    steps: Steps,
     n_threads: int = 1,
     report: Callable[[History, float], None] = lambda history, score: None,
-) -> Fitted:
+) -> Fitted | None:
+    """What the job gives, or None if it is stopped too early; it is kept in any case."""
     with _pool(n_threads) as pool, _BLAS:
-        return fit(*args, pool, report)
+        if steps.stop():
+            return None
+        try:
+            fitted = fit(*args, pool, report, steps)
+        except Stopped:
+            steps.write()
+            return None
+        except KeyboardInterrupt:
+            steps.write()
+            raise
+        steps.finish(fitted)
+    return fitted
 
 
 class _OneThread:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import warnings
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -16,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from treecdf._kernels.compiling import announce_compilation
 from treecdf.base import Bound
 from treecdf.boosting import History, Stage
+from treecdf.checkpoint import Checkpoint, NoCheckpoint
 from treecdf.classifiers import as_node_classifier
 from treecdf.distribution import ConditionalDistribution
 from treecdf.ensemble import Report, fit_ensemble
@@ -25,7 +28,8 @@ from treecdf.mixed import RecordedDistribution
 from treecdf.plan import BASES, EFFORTS, PAPER_STAGES, STRUCTURES, has_no_rotations, make_plan
 from treecdf.progress import Progress, bar
 from treecdf.recorded import Atoms, continuous_part, notes, read_atoms, read_grid
-from treecdf.settings import as_generator, check_setting, is_int, is_real
+from treecdf.settings import check_setting, is_int, is_real
+from treecdf.steps import stop_by_interrupt
 from treecdf.summary import summarize
 from treecdf.table import (
     Table,
@@ -45,6 +49,8 @@ Array = NDArray[np.float64]
 _SEARCHES = ("score", "exhaustive", "middle")
 _IMPORTANCE_ROWS = 200
 _WEIGHTS = ("equal", "stacked", "likelihood")
+_INTERRUPTS = ("raise", "keep")
+_NOT_IN_THE_MODEL = ("n_jobs", "random_state", "verbose", "checkpoint", "on_interrupt")  # settings that do not shape it
 # What a model file keeps of a fitted model
 _FITTED = (
     "n_features_in_",
@@ -111,6 +117,8 @@ _RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "subsample": (lambda v: v is None or (is_real(v) and 0 < v <= 1), "None or a number above 0, at most 1"),
     "split_search": (lambda v: v in _SEARCHES, f"one of {', '.join(map(repr, _SEARCHES))}"),
     "n_jobs": (lambda v: v is None or (is_int(v) and v != 0), "None or an integer other than 0"),
+    "checkpoint": (lambda v: v is None or (isinstance(v, str | os.PathLike) and os.fspath(v) != ""), "None or a path"),
+    "on_interrupt": (lambda v: isinstance(v, str) and v in _INTERRUPTS, "'raise' or 'keep'"),
     "verbose": (lambda v: isinstance(v, bool) or (is_int(v) and v >= 0), "an integer of at least 0"),
 }
 
@@ -184,6 +192,14 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
         on it.
     random_state : int, Generator, RandomState or None
         Seed of the validation split and of the starting weights.
+    checkpoint : path, default None
+        A directory of its own for what has been trained so far, written now and then. A fit that was killed, begun
+        again with the same rows, settings and seed (None is the same seed too), goes on from there and ends in the
+        same model; then the directory is removed. One of another fit raises ValueError. One fit at a time.
+    on_interrupt : "raise" or "keep"
+        What Ctrl-C does. "raise": KeyboardInterrupt, after what there is went to the checkpoint. "keep": training
+        stops at the next tree, and the fit ends with what there is and a warning that says what is missing; before
+        there is anything, and at a second Ctrl-C, it is raised. Only in the main thread.
     verbose : int
         1 shows progress on a terminal.
 
@@ -235,6 +251,8 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
         split_search: str = "score",
         n_jobs: int | None = None,
         random_state: Any = None,
+        checkpoint: str | os.PathLike[str] | None = None,
+        on_interrupt: str = "raise",
         verbose: int = 0,
     ) -> None:
         self.effort = effort
@@ -260,6 +278,8 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
         self.split_search = split_search
         self.n_jobs = n_jobs
         self.random_state = random_state
+        self.checkpoint = checkpoint
+        self.on_interrupt = on_interrupt
         self.verbose = verbose
 
     @classmethod
@@ -283,7 +303,8 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
         a random `validation_fraction` of the rows does.
         """
         self._check_parameters()
-        rng = as_generator(self.random_state)
+        checkpoint = NoCheckpoint() if self.checkpoint is None else Checkpoint(self.checkpoint)
+        rng = checkpoint.generator(self.random_state)
         table = read_table(self, X, y, sample_weight, rng)
         check_size(table, self.min_samples_node)
         self.n_outcomes_ = table.y.shape[1]
@@ -292,21 +313,31 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
         check_bounds(table, bounds, "y")
         self._check_base(bounds)
         validation = self._validation(X_val, y_val, sample_weight_val)
+        checkpoint.begin(self._settings(), table, validation)
         self.notes_ = notes(table, self.atoms, self.resolution)
         table, validation = self._read_recording(table, validation, bounds, rng)
         plan = make_plan(self, len(table), table.x.shape[1], bounds, has_repeats(table.y))
 
         announce_compilation()
-        progress = Progress(self.verbose)
-        report = _reporter(progress, self.max_trees)
-        ensemble = fit_ensemble(plan, table, validation, rng, self.n_jobs, self._n_threads(), report)
-        progress.close()
+        with contextlib.closing(Progress(self.verbose)) as progress, stop_by_interrupt(self.on_interrupt) as stop:
+            report, steps = _reporter(progress, self.max_trees), partial(checkpoint.steps, stop)
+            ensemble = fit_ensemble(plan, table, validation, rng, self.n_jobs, self._n_threads(), report, steps)
         self.mixture_ = ensemble.mixture()
         self.families_, self.family_weights_ = ensemble.families, ensemble.weights
         self.history_ = _concatenate(ensemble.histories)
         self.n_trees_ = sum(len(block) for flow in self.mixture_.trees() for block in flow.blocks)
         self.feature_importances_ = self._importances(table, rng)
+        if ensemble.missing:
+            goes_on = "" if self.checkpoint is None else " Its checkpoint stays: the same fit again goes on from there."
+            missing = f"The fit was interrupted; the model is without {', '.join(ensemble.missing)}.{goes_on}"
+            warnings.warn(missing, UserWarning, stacklevel=2)
+        else:
+            checkpoint.remove()
         return self
+
+    def _settings(self) -> dict[str, Any]:
+        """Settings that shape the model."""
+        return {k: value for k, value in self.get_params(deep=False).items() if k not in _NOT_IN_THE_MODEL}
 
     def _read_recording(
         self, table: Table, validation: Table | None, bounds: Sequence[Bound], rng: np.random.Generator
@@ -380,10 +411,10 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
         """Write the fitted model to a file that `load_model` reads; it holds no code and no pickle.
 
         An existing file is replaced in one step, or stays as it was if anything fails. Parameters are kept, except for
-        a generator as random_state; of families with more than 10,000 rows left out only the mean log density is kept.
-        A Gaussian process in the base remembers some of the training rows' standardised covariates, and so does the
-        file. Models with scikit-learn classifiers, regressors or clusterers inside raise ModelFileError: use skops or
-        joblib for them.
+        the checkpoint and a generator as random_state; of families with more than 10,000 rows left out only the mean
+        log density is kept. A Gaussian process in the base remembers some of the training rows' standardised
+        covariates, and so does the file. Models with scikit-learn classifiers, regressors or clusterers inside raise
+        ModelFileError: use skops or joblib for them.
         """
         check_is_fitted(self, "mixture_")
         self._check_parameters()

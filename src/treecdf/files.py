@@ -66,33 +66,62 @@ _CHUNK = 1 << 18
 def write_model(path: str | os.PathLike[str], parameters: Mapping[str, Any], fitted: Mapping[str, Any]) -> None:
     """Write parameters and fitted attributes; a file that is there already is replaced at once or not at all."""
     shorter = {name: _shortened(value) if name == "families_" else value for name, value in fitted.items()}
-    writer = _Writer()
-    document = {
-        "format": FORMAT,
-        "version": VERSION,
-        "written_by": _own_version(),
-        "parameters": {name: _parameter(writer, name, value) for name, value in parameters.items()},
-        "fitted": {name: writer.value(value, name) for name, value in shorter.items()},
-    }
+    kept = {name: _parameter(name, value) for name, value in parameters.items()}
+    sections = {"parameters": kept, "fitted": shorter}
+    try:
+        data = packed(FORMAT, sections, zipfile.ZIP_DEFLATED)
+    except ForeignPartError as error:
+        advice = "Use skops or joblib for models with parts of other libraries."
+        raise ModelFileError(f"The model cannot be saved: {error} {advice}") from None
     check_fitted(shorter)
-    _replace(Path(path), _packed(document, writer))
+    put_in_place(Path(path), data)
 
 
 def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Any]]:
     """The parameters and the checked fitted attributes in a file."""
     data = Path(path).read_bytes()
     with refusing(path):
-        archive = _open(data)
-        document = _document(archive, _FEW_ITEMS + len(data) // _BYTES_OF_ITEM)
-        reader = _Reader(_arrays(archive, document), _most_pieces(len(data)))
-        for part in _field(document, "objects", list):
-            reader.add(part)
-        parameters, fitted = (
-            {name: reader.value(value) for name, value in _field(document, part, dict).items()}
-            for part in ("parameters", "fitted")
-        )
+        parameters, fitted = unpacked(data, FORMAT, ("parameters", "fitted"))
         check_fitted(fitted)
     return parameters, fitted
+
+
+class ForeignPartError(ModelFileError):
+    """A value that holds parts of other libraries."""
+
+
+def packed(name: str, sections: Mapping[str, Mapping[str, Any]], how: int) -> bytes:
+    """A file of the format of this name: sections of named values, deflated or stored."""
+    writer = _Writer()
+    document: dict[str, Any] = {"format": name, "version": VERSION, "written_by": own_version()}
+    for section, values in sections.items():
+        document[section] = {key: writer.value(value, key) for key, value in values.items()}
+    text, pools = _text(document, writer)
+    entries = {"model.json": text, "model.sha256": _checksum(text).encode()}
+    entries |= {f"{name}.bin": pool.tobytes() for name, pool in pools.items()}
+    data = _zip(entries, how)
+    sizes = {name: len(content) for name, content in entries.items()}
+    is_honest = _is_honest(sizes, len(data)) and writer.n_pieces <= _most_pieces(len(data))
+    return data if is_honest else _zip(entries, zipfile.ZIP_STORED)
+
+
+def unpacked(data: bytes, name: str, sections: Sequence[str]) -> list[dict[str, Any]]:
+    """The sections of a file; what is in them is not checked yet."""
+    archive = _open(data)
+    document = _document(archive, name, _FEW_ITEMS + len(data) // _BYTES_OF_ITEM)
+    reader = _Reader(_arrays(archive, document), _most_pieces(len(data)))
+    for part in _field(document, "objects", list):
+        reader.add(part)
+    return [
+        {key: reader.value(value) for key, value in _field(document, section, dict).items()} for section in sections
+    ]
+
+
+def fingerprint(value: Any, name: str) -> str:
+    """Checksum of a value that a file could hold; equal values have the same."""
+    writer = _Writer()
+    text, _ = _text({"value": writer.value(value, name)}, writer)
+    return _checksum(text)
 
 
 @contextlib.contextmanager
@@ -107,7 +136,8 @@ def refusing(path: str | os.PathLike[str]) -> Iterator[None]:
         raise ModelFileError(f"{os.fspath(path)} cannot be loaded: it is damaged ({what}).") from error
 
 
-def _own_version() -> str:
+def own_version() -> str:
+    """Of this treecdf."""
     try:
         return version_of("treecdf")
     except PackageNotFoundError:
@@ -162,7 +192,7 @@ class _Writer:
     def _part(self, part: Any, where: str) -> Any:
         name = type(part).__name__
         if type(part) is not _REGISTRY.get(name):
-            raise _cannot_save(where, name)
+            raise _foreign(where, name)
         own = {field.name: self.value(getattr(part, field.name), f"{where}.{field.name}") for field in fields(part)}
         self.objects.append([name, own])
         return {"object": len(self.objects) - 1}
@@ -173,7 +203,7 @@ class _Writer:
         name = next((name for name, dtype in _DTYPES.items() if dtype == array.dtype.newbyteorder("<")), None)
         if name is None:
             inside = type(array.flat[0]).__name__ if array.dtype == object and array.size else f"{array.dtype} numbers"
-            raise _cannot_save(where, inside)
+            raise _foreign(where, inside)
         order: Literal["C", "F"] = "F" if array.flags.f_contiguous and not array.flags.c_contiguous else "C"
         self.arrays.append([name, list(array.shape), order])
         flat = array.ravel(order=order)
@@ -189,17 +219,14 @@ def _is_column(item: Any) -> bool:
     return isinstance(item, np.ndarray) and item.dtype == np.float64 and item.ndim == 1
 
 
-def _cannot_save(where: str, what: str) -> ModelFileError:
-    return ModelFileError(
-        f"The model cannot be saved: {where} holds {what}, which is not one of treecdf's own parts. "
-        "Use skops or joblib for models with parts of other libraries."
-    )
+def _foreign(where: str, what: str) -> ForeignPartError:
+    return ForeignPartError(f"{where} holds {what}, which is not one of treecdf's own parts.")
 
 
-def _parameter(writer: _Writer, name: str, value: Any) -> Any:
-    """A generator has done its work and is not kept."""
+def _parameter(name: str, value: Any) -> Any:
+    """A generator and a checkpoint have done their work and are not kept."""
     is_generator = name == "random_state" and isinstance(value, np.random.Generator | np.random.RandomState)
-    return None if is_generator else writer.value(value, name)
+    return None if is_generator or name == "checkpoint" else value
 
 
 def _shortened(families: tuple[Family, ...]) -> tuple[Family, ...]:
@@ -215,18 +242,12 @@ def _mean(log_density: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.array([log_density[known].mean() if known.any() else np.nan])
 
 
-def _packed(document: dict[str, Any], writer: _Writer) -> bytes:
-    """The whole file."""
+def _text(document: dict[str, Any], writer: _Writer) -> tuple[bytes, dict[str, NDArray[Any]]]:
+    """The JSON, with the checksums of the numbers, and the numbers."""
     pools = {name: np.concatenate(parts) for name, parts in writer.pools.items()}
     sums = {name: [len(pool), _checksum(pool)] for name, pool in pools.items()}
     document = {**document, "pools": sums, "arrays": writer.arrays, "objects": writer.objects}
-    text = json.dumps(document, allow_nan=False, separators=(",", ":")).encode()
-    entries = {"model.json": text, "model.sha256": _checksum(text).encode()}
-    entries |= {f"{name}.bin": pool.tobytes() for name, pool in pools.items()}
-    data = _zip(entries, zipfile.ZIP_DEFLATED)
-    sizes = {name: len(content) for name, content in entries.items()}
-    is_honest = _is_honest(sizes, len(data)) and writer.n_pieces <= _most_pieces(len(data))
-    return data if is_honest else _zip(entries, zipfile.ZIP_STORED)
+    return json.dumps(document, allow_nan=False, separators=(",", ":")).encode(), pools
 
 
 def _zip(entries: Mapping[str, bytes], how: int) -> bytes:
@@ -238,7 +259,7 @@ def _zip(entries: Mapping[str, bytes], how: int) -> bytes:
                 info.external_attr = 0o644 << 16
                 archive.writestr(info, content, how)
     except (zipfile.LargeZipFile, OverflowError, struct.error):
-        raise ModelFileError("The model cannot be saved: its file would be above 2 GB.") from None
+        raise ModelFileError("It cannot be written: the file would be above 2 GB.") from None
     return file.getvalue()
 
 
@@ -257,7 +278,7 @@ def _checksum(data: bytes | NDArray[Any]) -> str:
     return hashlib.sha256(data if isinstance(data, bytes) else data.view(np.uint8).data).hexdigest()
 
 
-def _replace(path: Path, data: bytes) -> None:
+def put_in_place(path: Path, data: bytes) -> None:
     """Write beside the file, then put it in place."""
     beside = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
     try:
@@ -296,7 +317,7 @@ def _content(archive: zipfile.ZipFile, name: str) -> bytes:
     return archive.read(name)
 
 
-def _document(archive: zipfile.ZipFile, most_items: int) -> dict[str, Any]:
+def _document(archive: zipfile.ZipFile, name: str, most_items: int) -> dict[str, Any]:
     """The JSON, if it is whole and of our version."""
     text = _content(archive, "model.json")
     expect(
@@ -305,7 +326,7 @@ def _document(archive: zipfile.ZipFile, most_items: int) -> dict[str, Any]:
     # An item takes a few bytes here and a hundred in memory.
     expect(sum(map(text.count, (b"[", b"{", b","))) + text.count(b'"') // 2 <= most_items, "fewer parts for its size")
     document = json.loads(text, parse_constant=_no_constant)
-    expect(isinstance(document, dict) and document.get("format") == FORMAT, f"the format {FORMAT!r}")
+    expect(isinstance(document, dict) and document.get("format") == name, f"the format {name!r}")
     version, writer = document.get("version"), document.get("written_by")
     expect(isinstance(version, int), "a version")
     if version != VERSION:
@@ -314,7 +335,7 @@ def _document(archive: zipfile.ZipFile, most_items: int) -> dict[str, Any]:
         )
         raise ModelFileError(
             f"it has version {version!r} of the format, written by treecdf {writer!r:.40}, and this treecdf "
-            f"{_own_version()} reads version {VERSION}: {advice}."
+            f"{own_version()} reads version {VERSION}: {advice}."
         )
     return document
 
