@@ -38,8 +38,8 @@ def fit_seconds(rows: Sequence[dict]) -> float:
 
 
 def mean_se(values: np.ndarray) -> str:
-    """Mean and standard error as text; the standard error needs two values."""
-    if len(values) < 2:
+    """Mean and standard error as text; the standard error needs two values, all finite."""
+    if len(values) < 2 or not np.isfinite(values).all():
         return f"{np.mean(values):.3f}"
     return f"{np.mean(values):.3f} ± {np.std(values, ddof=1) / np.sqrt(len(values)):.3f}"
 
@@ -111,9 +111,12 @@ def verdict(one: Sequence[dict] | None, other: Sequence[dict] | None, score: Sco
     common = sorted(values[0].keys() & values[1].keys())
     if len(common) < 2:
         return None
-    difference = np.array([values[0][split] - values[1][split] for split in common])
+    with np.errstate(invalid="ignore"):
+        difference = np.array([values[0][split] - values[1][split] for split in common])
+    if np.isnan(difference).any():  # both are infinitely bad
+        return None
     gain = float(np.mean(difference)) * (1.0 if score.higher_is_better else -1.0)
-    se = float(np.std(difference, ddof=1)) / np.sqrt(len(common))
+    se = float(np.std(difference, ddof=1)) / np.sqrt(len(common)) if np.isfinite(difference).all() else 0.0
     if abs(gain) <= 2 * se:
         return "tie"
     return "win" if gain > 0 else "loss"

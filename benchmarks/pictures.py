@@ -66,9 +66,9 @@ def _time_panel(axis, points: dict[str, tuple[float, float]], score: Score) -> N
 
 
 def shown_range(values: np.ndarray, higher_is_better: bool) -> tuple[float, float]:
-    """Ends of an axis that a few very bad values do not stretch: they are drawn at its bad end."""
+    """Ends of an axis that a few very bad values, or infinite ones, do not stretch: they are drawn at its bad end."""
     sign = 1.0 if higher_is_better else -1.0
-    gains = np.sort(sign * np.asarray(values))
+    gains = np.sort(sign * np.asarray(values)[np.isfinite(values)])
     middle = np.median(gains)
     low = max(gains[0], gains[-1] - 3.0 * max(gains[-1] - middle, 1e-6))
     margin = 0.08 * max(gains[-1] - low, 1e-6)

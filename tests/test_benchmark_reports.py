@@ -81,6 +81,7 @@ def test_labels_are_spread_and_bad_values_do_not_stretch_the_axis():
     low, high = pictures.shown_range(np.array([-500.0, -1.0, 0.0, 0.5, 1.0]), True)
     assert -4 < low < -1
     assert 1 < high < 2
+    assert pictures.shown_range(np.array([-np.inf, 0.0, 1.0]), True) == pictures.shown_range(np.array([0.0, 1.0]), True)
     low, high = pictures.shown_range(np.array([1.0, 2.0, 900.0]), False)
     assert low < 1
     assert 2 < high < 10
