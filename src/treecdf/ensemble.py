@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 from threadpoolctl import ThreadpoolController, threadpool_limits
 
-from treecdf.boosting import Fitted, History, Recipe, fit_conditional_flows, fit_flow
+from treecdf.boosting import Fitted, History, Recipe, fit_conditional_flows, fit_flow, fit_streamed_flow
 from treecdf.flow import TreeFlow
 from treecdf.mixture import Chain, Flow, Mixture
 from treecdf.plan import Plan
 from treecdf.regions import Regions, fit_regions
+from treecdf.rows import Source
 from treecdf.table import Table
 
 Array = NDArray[np.float64]
@@ -102,6 +103,32 @@ def fit_ensemble(
     kept = weights >= _SMALLEST_FAMILY
     chosen = tuple(family for family, keep in zip(families, kept, strict=True) if keep)
     return Ensemble(chosen, weights[kept] / weights[kept].sum(), tuple(workers.histories))
+
+
+def fit_streamed(
+    recipe: Recipe,
+    open_sources: Callable[[Ints, Executor | None], contextlib.AbstractContextManager[tuple[Source, Source | None]]],
+    n: int,
+    validation_fraction: float,
+    rng: np.random.Generator,
+    n_threads: int,
+    report: Report,
+) -> Ensemble:
+    """Train one flow of all outcomes on n rows that a source has; it sets aside the rows that a table would.
+
+    open_sources: gives the sources of training and of validation rows, told which of the n rows are the latter.
+    """
+    aside = validation_folds(n, validation_fraction, 1, rng)[0] if validation_fraction > 0 else np.empty(0, np.int64)
+    fitted = _run(
+        fit_streamed_flow,
+        recipe,
+        partial(open_sources, aside),
+        _child(rng),
+        n_threads=n_threads,
+        report=partial(report, 1, 0),
+    )
+    left_out = np.full(1, np.nan) if fitted.left_out is None else fitted.left_out
+    return Ensemble((Family("joint", fitted.flows, left_out, equal_weights(1)),), np.ones(1), (fitted.history,))
 
 
 def _fit_chains(
@@ -249,6 +276,10 @@ def split(table: Table, validation: Table | Ints | None) -> tuple[Table, Table |
     return table.take(~aside), table.take(aside)
 
 
+def _child(rng: np.random.Generator) -> np.random.Generator:
+    return np.random.default_rng(rng.integers(2**63, size=4))
+
+
 class _Workers:
     """Runs fits: a single one with all threads, several as jobs of one thread each.
 
@@ -261,7 +292,7 @@ class _Workers:
 
     def run(self, jobs: Sequence[tuple[Any, ...]], rng: np.random.Generator) -> list[Fitted]:
         """Call each job's function with its arguments, a generator, and, for a single one, a pool and a report."""
-        rngs = [np.random.default_rng(rng.integers(2**63, size=4)) for _ in jobs]
+        rngs = [_child(rng) for _ in jobs]
         if len(jobs) == 1:
             fitted = [_run(*jobs[0], rngs[0], n_threads=self.n_threads, report=partial(self.report, 1, 0))]
         else:

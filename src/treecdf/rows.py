@@ -15,10 +15,11 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from treecdf.base import Base
 from treecdf.basis import Basis
 from treecdf.bins import Bins
 from treecdf.shard import Block, Call, Shard, Transform
-from treecdf.table import block_slices
+from treecdf.table import Standardizer, block_slices
 
 SHARD_ROWS = 16_384
 SAMPLE_ROWS = 2**20  # from so many rows on, quantiles are those of a sample
@@ -101,6 +102,17 @@ def add_up(parts: Iterator[Sums]) -> Sums:
         for total, output in zip(totals, outputs, strict=True):
             total += output
     return totals
+
+
+def locate(source: Source, standardize: Standardizer, base: Base) -> tuple[int, float, float, float]:
+    """Turn tables into shards of rows in the box.
+
+    Return the number of rows inside, the weight of all rows and of those inside, and the weighted sum of the base's
+    log-determinants.
+    """
+    parts = source.blocks("locate", standardize, base, SHARD_ROWS)
+    n, total, inside, log_density = (sum(values) for values in zip(*parts, strict=True))
+    return n, total, inside, log_density
 
 
 class Rows:

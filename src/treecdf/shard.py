@@ -29,28 +29,28 @@ class Transform(Protocol):
 
 
 class Space(Protocol):
-    """Where the arrays of a block are if not in memory."""
+    """Where arrays are if not in memory."""
 
     def put(self, name: str, rows: slice, values: NDArray[Any]) -> NDArray[Any]:
         """Keep the values of some rows; return them as they are kept."""
         ...
 
-    def release(self) -> None:
-        """Nobody looks at the arrays now."""
+    def release(self, rows: slice) -> None:
+        """Nobody looks at some of the rows now."""
         ...
 
 
 class Shard:
     """A slice of the rows and its place in the tree that is being grown.
 
-    x (m, q), u (m, d), weight (m,); rows: where it is in its block; first: the number of its first row. `order` lists
-    the rows that are still in a growing node, node by node; those of node k are order[start[k]:start[k + 1]].
+    x (m, q), u (m, d), weight (m,); first: the number of its first row. `order` lists the rows that are still in a
+    growing node, node by node; those of node k are order[start[k]:start[k + 1]].
     """
 
-    def __init__(self, x: Array, u: Array, weight: Array, rows: slice, first: int, space: Space | None = None) -> None:
+    def __init__(self, x: Array, u: Array, weight: Array, first: int, space: Space | None = None) -> None:
         self.x, self.u, self.weight = x, u, weight
         self.log_density = np.zeros(len(x))
-        self._rows, self._first, self._space = rows, first, space
+        self._first, self._space = first, space
         self._kept, self._kept_at, self._at = (self.u, self.log_density), 0, 0
         self._order: Ints = np.empty(0, np.int64)
         self._start: Ints = np.zeros(1, np.int64)
@@ -165,7 +165,8 @@ class Shard:
         return self._sorted
 
     def _put(self, name: str, values: NDArray[Any]) -> NDArray[Any]:
-        return values if self._space is None else self._space.put(name, self._rows, values)
+        rows = slice(self._first, self._first + len(self.x))
+        return values if self._space is None else self._space.put(name, rows, values)
 
 
 class Block:
@@ -176,8 +177,11 @@ class Block:
 
     def __init__(self, x: Array, y: Array, weight: Array, first: int, space: Space | None = None) -> None:
         self.x, self.y, self.weight = x, y, weight
-        self._first, self._space = first, space
+        self._first, self._last, self._space = first, first + len(x), space
         self.shards: list[Shard] = []
+
+    def __len__(self) -> int:
+        return len(self.x)
 
     @property
     def is_in_memory(self) -> bool:
@@ -187,19 +191,23 @@ class Block:
     def cut(self, shard_rows: int) -> Block:
         """Make shards of a table whose y are in the cube already."""
         slices = [slice(i, min(i + shard_rows, len(self.x))) for i in range(0, len(self.x), shard_rows)]
-        self.shards = [
-            Shard(self.x[s], self.y[s], self.weight[s], s, self._first + s.start, self._space) for s in slices
-        ]
+        self.shards = [Shard(self.x[s], self.y[s], self.weight[s], self._first + s.start, self._space) for s in slices]
         return self
 
     def table(self, task: Callable[..., Any], *args: Any) -> Any:
         """task(x, y, weight, *args)"""
         return task(self.x, self.y, self.weight, *args)
 
-    def locate(self, standardize: Standardizer, base: Base, shard_rows: int) -> tuple[float, float, float]:
+    def every(self, step: int) -> tuple[Array, Array]:
+        """Outcomes and weights of every step-th row."""
+        chosen = slice(-self._first % step, None, step)
+        return self.y[chosen].copy(), self.weight[chosen].copy()
+
+    def locate(self, standardize: Standardizer, base: Base, shard_rows: int) -> tuple[int, float, float, float]:
         """Standardise x, bring y into the box and cut what is inside into shards.
 
-        Return the weight of all rows and of those inside, and the weighted sum of the log-determinants.
+        Return the number of rows inside, the weight of all rows and of those inside, and the weighted sum of the
+        log-determinants.
         """
         z = standardize(self.x)
         v, log_det = base.to_box(self.y[:, None, :], base.parameters(z))
@@ -209,10 +217,11 @@ class Block:
             self._put(name, part[inside]) for name, part in (("x", z), ("u0", u), ("weight", self.weight))
         )
         self.cut(shard_rows)
-        return total, float(self.weight.sum()), log_density
+        return len(self.x), total, float(self.weight.sum()), log_density
 
     def _put(self, name: str, values: Array) -> Array:
-        return values if self._space is None else self._space.put(name, slice(0, len(values)), values)
+        rows = slice(self._first, self._first + len(values))
+        return values if self._space is None else self._space.put(name, rows, values)
 
     def visit(self, task: Callable[[Shard], Any]) -> list[Any]:
         """Do something with every shard, one after the other."""
@@ -227,7 +236,7 @@ class Block:
     def release(self) -> None:
         """Nobody looks at the rows now."""
         if self._space is not None:
-            self._space.release()
+            self._space.release(slice(self._first, self._last))
 
 
 def one_in(step: int, first: int, m: int) -> NDArray[np.bool_]:

@@ -231,6 +231,11 @@ def sum_of_weights(x: Array, y: Array, weight: Array) -> float:
     return float(weight.sum())
 
 
+def ends_of_outcomes(x: Array, y: Array, weight: Array) -> tuple[Array, Array]:
+    """Smallest and largest outcomes (d,) of a block."""
+    return y.min(axis=0), y.max(axis=0)
+
+
 def _ends(x: Array, y: Array, weight: Array) -> tuple[Array, Array]:
     return x.min(axis=0), x.max(axis=0)
 
@@ -241,6 +246,11 @@ def _part_of_mean(x: Array, y: Array, weight: Array, total: float, unit: Array) 
 
 def _part_of_variance(x: Array, y: Array, weight: Array, total: float, unit: Array, mean: Array) -> Array:
     return (weight / total) @ (x / unit - mean) ** 2
+
+
+def is_dask(part: Any) -> bool:
+    """Whether it is a Dask collection."""
+    return hasattr(part, "__dask_graph__")
 
 
 def has_repeats(y: Array) -> bool:
