@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from treecdf._kernels.rows import arrange, descend
+from treecdf._kernels.rows import arrange, descend, label
 from treecdf.base import Base
 from treecdf.basis import Basis
 from treecdf.bins import Bins
@@ -16,6 +16,8 @@ from treecdf.table import Standardizer
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
+
+_MOST_BYTES = 2**29  # of work space for rows that are not in memory themselves
 
 Call = tuple[str, tuple[Any, ...]]  # a method of every shard, and its arguments
 
@@ -56,7 +58,7 @@ class Shard:
         self._start: Ints = np.zeros(1, np.int64)
         self._split: tuple[Ints, Array, Basis] | None = None
         self._sorted: tuple[Array, Array, Array] | None = None
-        self._is_arranged = False
+        self._is_sorted = self._is_labelled = False
         self._trees: tuple[NDArray[Any], ...] = ()
 
     def run(self, calls: Sequence[Call]) -> Any:
@@ -77,23 +79,30 @@ class Shard:
             stream.state = state
             stream.advance(self._first)
             chosen = chosen[np.random.Generator(stream).random(len(chosen)) < subsample]
-        self._order, self._start = self._put("order", chosen), np.array([0, len(chosen)])
+        self._sort(chosen, np.array([0, len(chosen)]))
         return float(self.weight[chosen].sum())
 
     def arrange(self, axis: Ints, cut: Array, basis: Basis) -> None:
         """Label the rows left or right of their nodes' cuts, with the features of a basis; done when first needed."""
-        self._split, self._is_arranged = (axis, cut, basis), False
+        if self._split is not None and not basis.has_features_of(self._split[2]):
+            self._sorted, self._is_sorted = None, False
+        self._split, self._is_labelled = (axis, cut, basis), False
 
     def descend(self, axis: Ints, cut: Array, child: Ints, n_next: int) -> None:
         """Sort the rows into the nodes of the next level."""
         order, start = np.empty_like(self._order), np.empty(n_next + 1, np.int64)
         descend(self.u, self._order, self._start, axis, cut, child, order, start)
+        self._sort(order, start)
+
+    def _sort(self, order: Ints, start: Ints) -> None:
         self._order, self._start = self._put("order", order), start
+        self._is_sorted = self._is_labelled = False
 
     def encode(self, bins: Bins) -> None:
         """Put the covariates into bins, for passes of x-trees."""
-        m = len(self.x)
-        state, place = self._put("state", np.zeros((3, m, 1))), self._put("place", np.zeros(m, np.int64))
+        state, place = np.zeros((3, len(self.x), 1)), np.zeros(len(self.x), np.int64)
+        if self._is_late(32):
+            state, place = self._put("state", state), self._put("place", place)
         self._trees = self._put("codes", bins.codes(self.x)), state, place
 
     def sums(
@@ -141,7 +150,12 @@ class Shard:
 
     def rest(self) -> None:
         """Let go of what can be made again."""
-        self._sorted, self._is_arranged = None, False
+        if self._sorted is not None and self._is_late(8 * (len(self._sorted[0]) + 2)):
+            self._sorted, self._is_sorted, self._is_labelled = None, False, False
+
+    def _is_late(self, row_bytes: int) -> bool:
+        """Whether the shards up to here would take too much memory, so that this one has to do without."""
+        return row_bytes * (self._first + len(self.x)) > _MOST_BYTES
 
     def _arrays(self, view: str) -> tuple[NDArray[Any], ...]:
         """The leading arguments of a pass: of the level's rows, of rows in node order with labels, of x-trees."""
@@ -156,12 +170,14 @@ class Shard:
         """Features (p, m), weights (m,) and labels (m,) of the rows in node order."""
         assert self._split is not None
         axis, cut, basis = self._split
-        if self._sorted is None or len(self._sorted[0]) != len(basis):
+        if self._sorted is None:
             self._sorted = np.empty((len(basis), len(self.x))), np.empty(len(self.x)), np.empty(len(self.x))
-        if not self._is_arranged:
-            rows = (self.x, self.u, self.weight, self._order, self._start)
-            arrange(*rows, axis, cut, *basis.arrays, *self._sorted)
-            self._is_arranged = True
+        sorted_x, weight, left = self._sorted
+        if not self._is_sorted:
+            arrange(self.x, self._order, self._start, *basis.arrays, sorted_x)
+        if not self._is_labelled:
+            label(self.u, self.weight, self._order, self._start, axis, cut, weight, left)
+        self._is_sorted = self._is_labelled = True
         return self._sorted
 
     def _put(self, name: str, values: NDArray[Any]) -> NDArray[Any]:

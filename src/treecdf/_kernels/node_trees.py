@@ -72,6 +72,8 @@ def reached(codes, u, weight, order, start, state, place, axis, cut, learns, lea
 @ordered_kernel
 def _learning(order, start, learns):
     """The rows of nodes that have something to learn, node by node."""
+    if learns.all():
+        return order[: start[learns.size]]
     rows = np.empty(start[learns.size], np.int64)
     n = 0
     for node in range(learns.size):

@@ -89,19 +89,21 @@ def is_left(u, row, axis, cut):
 
 
 @kernel
-def arrange(x, u, weight, order, start, axis, cut, source, knot, power, sorted_x, sorted_weight, left):
-    """Copy the rows of a level into node order, feature by feature, with their left/right labels.
+def arrange(x, order, start, source, knot, power, sorted_x):
+    """Copy the features of a level's rows into node order: fills sorted_x (p, m)."""
+    for i in range(source.size):
+        for position in range(start[start.size - 1]):
+            sorted_x[i, position] = feature(x[order[position], source[i]], knot[i], power[i])
 
-    Fills sorted_x (p, m), sorted_weight (m,) and left (m,), 1.0 where u[axis] <= cut.
-    """
+
+@kernel
+def label(u, weight, order, start, axis, cut, sorted_weight, left):
+    """Fill sorted_weight (m,) and left (m,), 1.0 where u[axis] <= cut, of a level's rows in node order."""
     for node in range(axis.size):
         for position in range(start[node], start[node + 1]):
             row = order[position]
             sorted_weight[position] = weight[row]
             left[position] = 1.0 if is_left(u, row, axis[node], cut[node]) else 0.0
-    for i in range(source.size):
-        for position in range(start[axis.size]):
-            sorted_x[i, position] = feature(x[order[position], source[i]], knot[i], power[i])
 
 
 @kernel
