@@ -93,7 +93,7 @@ def _fit_dask(run: Run, directory: str) -> tuple[float, float, dict]:
 
     n_workers = int(run.method.split()[1])
     with (
-        LocalCluster(n_workers=n_workers, threads_per_worker=1, dashboard_address=None) as cluster,
+        LocalCluster(n_workers=n_workers, threads_per_worker=1, dashboard_address=":0") as cluster,
         Client(cluster) as client,
     ):
         client.run(_warm_up)

@@ -19,7 +19,7 @@ from treecdf.flow import TreeFlow, tree_covariates
 from treecdf.grower import Growth, TreeGrower
 from treecdf.learners.protocol import Learner
 from treecdf.rows import Rows, Source, locate
-from treecdf.table import Standardizer, Table, ends_of_outcomes, sum_of_weights
+from treecdf.table import Standardizer, Table, ends_of_outcomes, sum_of_weights, sum_over_blocks
 from treecdf.tree import TreeSequence
 
 Array = NDArray[np.float64]
@@ -182,17 +182,17 @@ class Located:
     @property
     def total(self) -> float:
         """Weight of all rows."""
-        return float(self.weight.sum())
+        return sum_over_blocks(self.weight)
 
     @property
     def mean(self) -> float:
         """Mean log density."""
-        return float(self.weight @ self.log_density / self.weight.sum())
+        return sum_over_blocks(self.weight, self.log_density) / self.total
 
     @property
     def share_inside(self) -> float:
         """Of the weight."""
-        return float(self.weight[self.inside].sum() / self.weight.sum())
+        return sum_over_blocks(self.weight[self.inside]) / self.total
 
     def rows(self, pool: Executor | None) -> Rows:
         """The rows the trees act on."""

@@ -380,6 +380,11 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
     def predict_distribution(self, X: ArrayLike) -> ConditionalDistribution:
         """The conditional distributions at covariates X (n, q)."""
         check_is_fitted(self, "mixture_")
+        if is_dask(X):
+            from treecdf.dask_pieces import LazyDistribution
+
+            lazy: Any = LazyDistribution(self, X)
+            return lazy
         distribution = ConditionalDistribution(self.mixture_, read_covariates(self, X), self._n_threads())
         if self.atoms_ is None and self.grid_ is None:
             return distribution
@@ -388,6 +393,8 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
     def log_prob(self, X: ArrayLike, y: ArrayLike) -> Array:
         """Exact log density (n,) of outcomes y at covariates X, in the outcomes' own unit."""
         distribution = self.predict_distribution(X)
+        if is_dask(X):
+            return distribution.logpdf(y)
         values = read_outcomes(y, self.n_outcomes_)
         if len(values) != len(distribution):
             raise ValueError(f"X has {len(distribution)} rows and y has {len(values)}: they must have the same number.")
@@ -403,7 +410,7 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
 
     def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Mean log density, so that model selection maximises the likelihood."""
-        log_prob = self.log_prob(X, y)
+        log_prob = np.asarray(self.log_prob(X, y))
         weight = read_weights(sample_weight, len(log_prob))
         counted = weight > 0  # an impossible outcome of no weight must not count either
         return float(np.average(log_prob[counted], weights=weight[counted]))

@@ -19,7 +19,7 @@ from treecdf.base import Base
 from treecdf.basis import Basis
 from treecdf.bins import Bins
 from treecdf.shard import Block, Call, Shard, Transform
-from treecdf.table import Standardizer, block_slices
+from treecdf.table import Standardizer, block_slices, sum_over_blocks
 
 SHARD_ROWS = 16_384
 SAMPLE_ROWS = 2**20  # from so many rows on, quantiles are those of a sample
@@ -123,7 +123,7 @@ class Rows:
 
     def __init__(self, x: Array, u: Array, weight: Array, pool: Executor | None = None) -> None:
         blocks = [Block(x[s], u[s], weight[s], s.start).cut(SHARD_ROWS) for s in block_slices(len(x))]
-        self._begin(Local(blocks, pool), (len(x), x.shape[1], u.shape[1]), float(weight.sum()))
+        self._begin(Local(blocks, pool), (len(x), x.shape[1], u.shape[1]), sum_over_blocks(weight))
 
     @staticmethod
     def of(source: Source, shape: tuple[int, int, int], weight: float) -> Rows:

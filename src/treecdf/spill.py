@@ -16,11 +16,10 @@ from numpy.typing import NDArray
 
 from treecdf.rows import Local
 from treecdf.shard import Block
+from treecdf.streaming import Columns
 from treecdf.table import block_slices
 
-Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
-Columns = tuple[Array, Array, Array]  # x (m, q), y (m, d), weight (m,)
 
 _COLUMNS = ("x", "u0", "weight")  # outcomes become u
 
@@ -39,7 +38,7 @@ class Spill:
             return values
         with self._lock:
             if name not in self._maps:
-                width = -(-values.nbytes // (rows.stop - rows.start))
+                width = -(-values.size // (rows.stop - rows.start)) * values.itemsize
                 self._maps[name] = self._open(width * self._n_rows), width
         kept = self._view(name, rows, values.shape, values.dtype)
         kept[...] = values

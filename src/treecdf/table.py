@@ -223,6 +223,13 @@ def block_slices(n: int) -> list[slice]:
     return [slice(i, min(i + size, n)) for i in range(0, n, size)]
 
 
+def sum_over_blocks(weight: Array, values: Array | None = None) -> float:
+    """Sum of weights (n,), or of weights times values (n,), block by block."""
+    if values is None:
+        return float(sum(weight[s].sum() for s in block_slices(len(weight))))
+    return float(sum(weight[s] @ values[s] for s in block_slices(len(weight))))
+
+
 # Sums over a block's covariates x (m, q), outcomes y (m, d) and weights (m,)
 
 
