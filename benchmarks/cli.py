@@ -1,10 +1,11 @@
-"""Command line: `python -m benchmarks NAME | quick | scaling | speed | microbiome | report | figures | list`."""
+"""Command line: `python -m benchmarks NAME | quick | scaling | speed | big | microbiome | report | figures | list`."""
 
 import argparse
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks.big import run_big
 from benchmarks.datasets import DATASETS
 from benchmarks.figures import write_figures
 from benchmarks.methods import METHODS
@@ -50,6 +51,9 @@ def _parser() -> argparse.ArgumentParser:
     command.set_defaults(command=_speed)
     command.add_argument("--parts", type=_list_of(PARTS), default=list(PARTS), metavar="a,b")
     command.add_argument("--skip-naive-mlp", action="store_true", help="part a without its minutes of waiting")
+    command = commands.add_parser("big", help="fits to files and on Dask workers (extra dask)")
+    command.set_defaults(command=_big)
+    command.add_argument("--methods", type=_list_of(["parquet", "dask"]), default=["parquet", "dask"], metavar="a,b")
     command = commands.add_parser("microbiome", help="synthetic microbiomes given age (the paper's section 3.4)")
     command.set_defaults(command=_microbiome)
     methods = list(MICROBIOME_METHODS)
@@ -113,6 +117,11 @@ def _scaling(options) -> int:
 def _speed(options) -> int:
     run_parts(options.parts, options.skip_naive_mlp)
     return _report(argparse.Namespace(names=["speed"]))
+
+
+def _big(options) -> int:
+    run_big(options.methods)
+    return 0
 
 
 def _microbiome(options) -> int:

@@ -182,9 +182,9 @@ def test_importances_find_the_covariate_that_matters(rng):
 
 def test_few_values_get_a_bin_each_and_missing_ones_bin_zero():
     column = np.array([3.0, 1.0, np.nan, 2.0, 3.0])
-    bins = Bins.fit([column, np.zeros(5)], np.ones(5), 10)
+    bins = Bins.fit([(column, np.ones(5)), (np.zeros(5), np.ones(5))], 10)
     np.testing.assert_array_equal(bins.edges, [[1.5, 2.5], [np.inf, np.inf]])
-    np.testing.assert_array_equal(bins.codes, [[3, 1, 0, 2, 3], [1] * 5])
+    np.testing.assert_array_equal(bins.codes(np.column_stack([column, np.zeros(5)])), [[3, 1, 0, 2, 3], [1] * 5])
     assert bins.n_bins == 3
 
 

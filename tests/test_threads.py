@@ -10,6 +10,7 @@ from threadpoolctl import threadpool_limits
 
 import treecdf.flow
 import treecdf.rows
+import treecdf.shard
 from treecdf import MLP, BoostedTrees, Constant, Logistic, Stage, TreeFlowRegressor
 from treecdf._kernels.losses import cross_entropy, logistic_loss, mlp_loss
 
@@ -75,14 +76,14 @@ def test_predictions_do_not_depend_on_the_threads(y):
 @pytest.mark.usefixtures("small_pieces")
 def test_the_threads_are_used(monkeypatch):
     threads = set()
-    arrange = treecdf.rows.arrange
+    arrange = treecdf.shard.arrange
 
     def slow_arrange(*args):
         threads.add(threading.get_ident())
         time.sleep(0.002)
         arrange(*args)
 
-    monkeypatch.setattr(treecdf.rows, "arrange", slow_arrange)
+    monkeypatch.setattr(treecdf.shard, "arrange", slow_arrange)
     fit(1, max_trees=1)
     assert threads == {threading.get_ident()}
     threads.clear()

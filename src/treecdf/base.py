@@ -156,12 +156,18 @@ class Support(Unconditional):
         rotation = None if matrix is None else Rotation.fit(y, weight, matrix)
         if rotation is not None:
             y = rotation.turn(y)
-        smallest, largest = y.min(axis=0), y.max(axis=0)
+        return Support.around(y.min(axis=0), y.max(axis=0), float(weight.sum()), bounds, rotation)
+
+    @staticmethod
+    def around(
+        smallest: Array, largest: Array, weight: float, bounds: Sequence[Bound], rotation: Rotation | None = None
+    ) -> Support:
+        """From the ends (d,) of the (rotated) training outcomes and their total weight."""
         length = largest - smallest
         margin = np.where(length > 0, _MARGIN * length, length_of_constant(smallest))
         lower = np.array([np.nan if low is None else low for low, _ in bounds])
         upper = np.array([np.nan if high is None else high for _, high in bounds])
-        tail = 0.5 / (weight.sum() + 1)
+        tail = 0.5 / (weight + 1)
         return Support(
             low=np.where(np.isnan(lower), smallest - margin, lower),
             high=np.where(np.isnan(upper), largest + margin, upper),
@@ -252,6 +258,11 @@ class Student(Unconditional, Everywhere):
         location, scale, dof = np.array([_fit_t(column, weight) for column in r.T]).T
         return Student(location, scale, dof, rotation)
 
+    @staticmethod
+    def step(n: int) -> int:
+        """`fit` looks at one in so many of n rows."""
+        return max(1, n // _LARGEST_T_FIT)
+
     @property
     def n_outcomes(self) -> int:
         """d, the number of outcomes."""
@@ -280,7 +291,7 @@ def _t_log_density(t: Array, dof: Array) -> Array:
 
 def _fit_t(y: Array, weight: Array) -> tuple[float, float, float]:
     """Location, scale and degrees of freedom of outcomes y (n,), by expectation maximisation on a grid of the last."""
-    step = max(1, len(y) // _LARGEST_T_FIT)
+    step = Student.step(len(y))
     y, share = y[::step], weight[::step] / weight[::step].sum()
     low, center, high = _quantiles(y, share, (0.1, 0.5, 0.9))
     spread = high / 2 - low / 2

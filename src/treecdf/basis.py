@@ -61,6 +61,10 @@ class Basis:
         """What kernels need to know."""
         return self.source, self.knot, self.power
 
+    def has_features_of(self, other: Basis) -> bool:
+        """Whether both make the same features."""
+        return self is other or all(map(np.array_equal, self.arrays, other.arrays))
+
     def __call__(self, x: Array) -> Array:
         """The features (n, p) of covariates x (n, q)."""
         features = np.empty((len(x), len(self)))

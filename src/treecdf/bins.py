@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,11 +15,10 @@ Array = NDArray[np.float64]
 class Bins:
     """Bin b of covariate j, counted from 1, holds the values in (edges[j, b - 2], edges[j, b - 1]]; bin 0 the missing.
 
-    edges (q, bins - 1) end with infinities where a covariate needs fewer bins; codes (q, n) are the rows' bins.
+    edges (q, bins - 1) end with infinities where a covariate needs fewer bins.
     """
 
     edges: Array
-    codes: NDArray[np.uint8]
 
     @property
     def n_bins(self) -> int:
@@ -27,15 +26,20 @@ class Bins:
         return self.edges.shape[1] + 1
 
     @staticmethod
-    def fit(columns: Sequence[Array], weight: Array, n_bins: int) -> Bins:
-        """At most n_bins quantile bins of each covariate (n,); as many as values where that is fewer."""
-        found = [bin_edges(column, weight, n_bins) for column in columns]
+    def fit(columns: Iterable[tuple[Array, Array]], n_bins: int) -> Bins:
+        """At most n_bins quantile bins of each covariate, given values (n,) and weights; as many as values if fewer."""
+        found = [bin_edges(column, weight, n_bins) for column, weight in columns]
         edges = np.full((len(found), max((len(e) for e in found), default=0)), np.inf)
-        codes = np.zeros((len(found), len(weight)), np.uint8)
-        for j, (column, own) in enumerate(zip(columns, found, strict=True)):
+        for j, own in enumerate(found):
             edges[j, : len(own)] = own
-            codes[j] = np.where(np.isnan(column), 0, 1 + np.searchsorted(own, column, side="left"))
-        return Bins(edges, codes)
+        return Bins(edges)
+
+    def codes(self, x: Array) -> NDArray[np.uint8]:
+        """Bins (q, n) of covariates x (n, q)."""
+        codes = np.zeros((len(self.edges), len(x)), np.uint8)
+        for j, own in enumerate(self.edges):
+            codes[j] = np.where(np.isnan(x[:, j]), 0, 1 + np.searchsorted(own, x[:, j], side="left"))
+        return codes
 
 
 def bin_edges(column: Array, weight: Array, n_bins: int) -> Array:

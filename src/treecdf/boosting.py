@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -17,9 +18,9 @@ from treecdf.conditional import Conditional
 from treecdf.flow import TreeFlow, tree_covariates
 from treecdf.grower import Growth, TreeGrower
 from treecdf.learners.protocol import Learner
-from treecdf.rows import Rows
+from treecdf.rows import Rows, Source, locate
 from treecdf.steps import FORGETFUL, Steps
-from treecdf.table import Standardizer, Table
+from treecdf.table import Standardizer, Table, ends_of_outcomes, sum_of_weights, sum_over_blocks
 from treecdf.tree import TreeSequence
 
 Array = NDArray[np.float64]
@@ -96,6 +97,44 @@ def fit_flow(
     return _fit_trees(recipe, standardize, base, [fold], rng, pool, report, steps)
 
 
+def fit_streamed_flow(
+    recipe: Recipe,
+    open_sources: Callable[[Executor | None], AbstractContextManager[tuple[Source, Source | None]]],
+    rng: np.random.Generator,
+    pool: Executor | None = None,
+    report: Callable[[History, float], None] = lambda history, score: None,
+    steps: Steps = FORGETFUL,
+) -> Fitted:
+    """As `fit_flow`, on sources of tables of training and validation rows; `left_out` is the mean of the latter.
+
+    A table that is in memory gives the same flow, up to the rounding of sums of weights that are no whole numbers.
+    """
+    with open_sources(pool) as (train, validation):
+        return _fit_sources(recipe, train, validation, rng, report, steps)
+
+
+def _fit_sources(
+    recipe: Recipe,
+    train: Source,
+    validation: Source | None,
+    rng: np.random.Generator,
+    report: Callable[[History, float], None],
+    steps: Steps,
+) -> Fitted:
+    standardize = Standardizer.fit_blocks(partial(train.blocks, "table"))
+    weights = train.blocks("table", sum_of_weights)
+    n = sum(train.blocks("__len__"))
+    base: Base
+    if recipe.base == "student":
+        parts = train.blocks("every", Student.step(n))
+        base = Student.fit(*(np.concatenate(values) for values in zip(*parts, strict=True)))
+    else:
+        smallest, largest = zip(*train.blocks("table", ends_of_outcomes), strict=True)
+        base = Support.around(np.min(smallest, axis=0), np.max(largest, axis=0), sum(weights), recipe.bounds)
+    fold = Fold(*(Streamed.locate(rows, standardize, base) for rows in (train, validation) if rows is not None))
+    return _fit_trees(recipe, standardize, base, [fold], rng, None, report, steps)
+
+
 def fit_conditional_flows(
     recipe: Recipe,
     learners: Sequence[Learner],
@@ -146,26 +185,66 @@ class Located:
         """Some of the rows."""
         return Located(self.z[rows], self.v[rows], self.weight[rows], self.log_density[rows], self.inside[rows])
 
+    @property
+    def total(self) -> float:
+        """Weight of all rows."""
+        return sum_over_blocks(self.weight)
+
+    @property
     def mean(self) -> float:
         """Mean log density."""
-        return float(self.weight @ self.log_density / self.weight.sum())
+        return sum_over_blocks(self.weight, self.log_density) / self.total
 
+    @property
     def share_inside(self) -> float:
         """Of the weight."""
-        return float(self.weight[self.inside].sum() / self.weight.sum())
+        return sum_over_blocks(self.weight[self.inside]) / self.total
 
     def rows(self, pool: Executor | None) -> Rows:
         """The rows the trees act on."""
         inside = self.inside
         return Rows(self.z[inside], np.clip(self.v[inside], 1e-300, 1.0), self.weight[inside], pool)
 
+    def left_out(self, rows: Rows, score: float) -> Array:
+        """Log density (n,) after the trees moved the rows."""
+        log_density = self.log_density.copy()
+        log_density[self.inside] += rows.log_density()
+        return log_density
+
+
+@dataclass(frozen=True)
+class Streamed:
+    """As Located, of rows that stay where they are."""
+
+    source: Source
+    shape: tuple[int, int, int]
+    total: float
+    mean: float
+    share_inside: float
+    weight_inside: float
+
+    @staticmethod
+    def locate(source: Source, standardize: Standardizer, base: Base) -> Streamed:
+        """Bring the tables of a source into the box."""
+        n, total, inside, log_density = locate(source, standardize, base)
+        shape = (n, len(standardize.mean), base.n_outcomes)
+        return Streamed(source, shape, total, log_density / total, inside / total, inside)
+
+    def rows(self, pool: Executor | None) -> Rows:
+        """The rows the trees act on; the source has its own pool."""
+        return Rows.of(self.source, self.shape, self.weight_inside)
+
+    def left_out(self, rows: Rows, score: float) -> Array:
+        """Mean log density (1,)."""
+        return np.array([score])
+
 
 @dataclass(frozen=True)
 class Fold:
     """What a flow is trained on, and what stops it."""
 
-    train: Located
-    validation: Located | None = None
+    train: Located | Streamed
+    validation: Located | Streamed | None = None
 
 
 def _locate(table: Table, standardize: Standardizer, base: Base, parameters: Array | None = None) -> Located:
@@ -198,21 +277,21 @@ def _fit_trees(
     blocks, history = boost(rows, recipe, rng, tell, steps)
     history.train = [train_base + value for value in history.train]
     history.validation = [val_base + val_share * value for value in history.validation]
-    left_out = []
-    for fold, (_, validation) in zip(folds, rows, strict=True):
-        if fold.validation is not None and validation is not None:
-            log_density = fold.validation.log_density.copy()
-            log_density[fold.validation.inside] += validation.log_density()
-            left_out.append(log_density)
+    score = max((value for value, kept in zip(history.validation, history.kept, strict=True) if kept), default=val_base)
+    left_out = [
+        fold.validation.left_out(validation, score)
+        for fold, (_, validation) in zip(folds, rows, strict=True)
+        if fold.validation is not None and validation is not None
+    ]
     flows = tuple(TreeFlow(standardize, base, tuple(of_fold)) for of_fold in blocks)
     return Fitted(flows, history, np.concatenate(left_out) if left_out else None, not steps.is_cut_short)
 
 
-def _average(parts: Sequence[Located]) -> tuple[float, float]:
+def _average(parts: Sequence[Located | Streamed]) -> tuple[float, float]:
     """Mean log density, and the share of the weight inside the box, over all parts."""
-    weight = np.array([part.weight.sum() for part in parts])
+    weight = np.array([part.total for part in parts])
     weight /= weight.sum()
-    return float(weight @ [part.mean() for part in parts]), float(weight @ [part.share_inside() for part in parts])
+    return float(weight @ [part.mean for part in parts]), float(weight @ [part.share_inside for part in parts])
 
 
 def boost(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import BrokenExecutor, ThreadPoolExecutor
+from concurrent.futures import BrokenExecutor, Executor, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 from threadpoolctl import ThreadpoolController, threadpool_limits
 
-from treecdf.boosting import Fitted, History, Recipe, fit_conditional_flows, fit_flow
+from treecdf.boosting import Fitted, History, Recipe, fit_conditional_flows, fit_flow, fit_streamed_flow
 from treecdf.flow import TreeFlow
 from treecdf.mixture import Chain, Flow, Mixture
 from treecdf.plan import Plan
 from treecdf.regions import Regions, fit_regions
+from treecdf.rows import Source
 from treecdf.steps import Sizes, Steps, Stop, Stopped
 from treecdf.table import Table
 
@@ -112,6 +113,39 @@ def fit_ensemble(
     kept = weights >= _SMALLEST_FAMILY
     chosen = tuple(family for family, keep in zip(families, kept, strict=True) if keep)
     return Ensemble(chosen, weights[kept] / weights[kept].sum(), tuple(workers.histories), workers.all_missing())
+
+
+def fit_streamed(
+    recipe: Recipe,
+    open_sources: Callable[[Ints, Executor | None], contextlib.AbstractContextManager[tuple[Source, Source | None]]],
+    n: int,
+    validation_fraction: float,
+    rng: np.random.Generator,
+    n_threads: int,
+    report: Report,
+    steps: Steps,
+) -> Ensemble:
+    """Train one flow of all outcomes on n rows that a source has; it sets aside the rows that a table would.
+
+    open_sources: gives the sources of training and of validation rows, told which of the n rows are the latter.
+    """
+    aside = validation_folds(n, validation_fraction, 1, rng)[0] if validation_fraction > 0 else np.empty(0, np.int64)
+    fitted = _run(
+        fit_streamed_flow,
+        recipe,
+        partial(open_sources, aside),
+        _child(rng),
+        steps=steps,
+        n_threads=n_threads,
+        report=partial(report, 1, 0),
+    )
+    if fitted is None:
+        raise KeyboardInterrupt
+    missing = () if fitted.is_whole else ("some trees",)
+    left_out = np.full(1, np.nan) if fitted.left_out is None else fitted.left_out
+    return Ensemble(
+        (Family("joint", fitted.flows, left_out, equal_weights(1)),), np.ones(1), (fitted.history,), missing
+    )
 
 
 def _fit_chains(
@@ -282,6 +316,10 @@ def split(table: Table, validation: Table | Ints | None) -> tuple[Table, Table |
     return table.take(~aside), table.take(aside)
 
 
+def _child(rng: np.random.Generator) -> np.random.Generator:
+    return np.random.default_rng(rng.integers(2**63, size=4))
+
+
 @dataclass(frozen=True)
 class _Job:
     """A function that trains, to be called with its arguments, a generator, and how to go about it."""
@@ -305,7 +343,7 @@ class _Workers:
 
     def run(self, jobs: Sequence[_Job], rng: np.random.Generator) -> list[Fitted | None]:
         """What each job gives, None for one that was stopped before it had anything to give."""
-        rngs = [np.random.default_rng(rng.integers(2**63, size=4)) for _ in jobs]
+        rngs = [_child(rng) for _ in jobs]
         steps = [self.steps_of(self._n_jobs_begun + k, job.sizes) for k, job in enumerate(jobs)]
         self._n_jobs_begun += len(jobs)
         todo = [k for k, step in enumerate(steps) if step.result is None]

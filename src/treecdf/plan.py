@@ -23,6 +23,7 @@ TREE_STAGES = (Stage(BoostedTrees(), max_depth=6),)
 SMOOTH_STAGES = (Stage(Logistic(basis="auto"), max_depth=6),)
 DEEP_STAGES = (Stage(Logistic(), max_depth=10),)
 REPEAT_STAGES = (Stage(Constant(), max_depth=10), Stage(MLP((4, 4)), max_depth=4))
+STREAMED_STAGES = (Stage(Logistic(), max_depth=6), Stage(BoostedTrees(), max_depth=6))
 CONDITIONAL_STAGES = (Stage(BoostedTrees(rounds=1, max_depth=2), max_depth=4),)
 
 EFFORTS = ("fast", "default", "best")
@@ -91,6 +92,23 @@ def make_plan(model: Any, n: int, q: int, bounds: Sequence[Any], has_repeats: bo
         weights=model.weights,
         regions=model.regions,
         validation_fraction=model.validation_fraction,
+    )
+
+
+def streamed_recipe(model: Any, bounds: Sequence[Any]) -> Recipe:
+    """The one flow that a TreeFlowRegressor trains on rows that are not all in memory.
+
+    With base="box" or "student" it is the joint flow that rows in memory would give. Networks take several times the
+    passes of boosted trees, so "auto" prefers these.
+    """
+    is_auto = isinstance(model.base, str) and model.base == "auto"
+    return Recipe(
+        stages=_read_stages(model.stages, STREAMED_STAGES if is_auto else JOINT_STAGES),
+        growth=model._growth(),
+        max_trees=model.max_trees,
+        window=model.early_stopping_window,
+        bounds=tuple(bounds),
+        base=_unconditional(model.base, bounds),
     )
 
 

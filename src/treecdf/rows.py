@@ -1,187 +1,229 @@
 """Where the rows are: the grower asks this source for sums over all rows and never indexes a row itself.
 
-Rows are cut into shards of fixed size; a pass runs a kernel on every shard, in threads, and adds up what they return in
-the order of the shards. So the result does not depend on the number of threads.
+Rows are cut into shards of fixed size; a pass runs a kernel on every shard and adds up what they return, in the order
+of the shards of a block and then in the order of the blocks. So the result depends neither on the number of threads nor
+on where the blocks are: in memory, in files, on other machines.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
+from itertools import chain, islice
 from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from treecdf._kernels.rows import arrange, descend
+from treecdf.base import Base
 from treecdf.basis import Basis
 from treecdf.bins import Bins
+from treecdf.shard import Block, Call, Shard, Transform
+from treecdf.table import Standardizer, block_slices, sum_over_blocks
 
 SHARD_ROWS = 16_384
+SAMPLE_ROWS = 2**20  # from so many rows on, quantiles are those of a sample
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
+Sums = list[Array]
 
 
-class Transform(Protocol):
-    """What `Rows.apply` moves the rows with."""
+class Source(Protocol):
+    """Blocks of rows, wherever they are. `calls` are made on every shard one after the other."""
 
-    def forward_and_log_det(self, u: Array, x: Array) -> tuple[Array, Array]:
-        """Return the images of u (n, m, d) and the log-determinants (n, m)."""
+    def each(self, calls: Sequence[Call]) -> list[Any]:
+        """What the last call returns, shard by shard."""
+        ...
+
+    def totals(self, calls: Sequence[Call]) -> Iterator[Sums]:
+        """What the last call, `sums`, adds up to, block by block, each shard's outputs being added to the total."""
+        ...
+
+    def carried(self, calls: Sequence[Call], shapes: Sequence[tuple[int, ...]]) -> Iterator[Sums]:
+        """What the last call, `add`, adds up to, block by block, each shard adding to the outputs itself."""
+        ...
+
+    def blocks(self, name: str, *args: Any) -> list[Any]:
+        """What a method of every block returns."""
         ...
 
 
-class Shard:
-    """A slice of the rows and its place in the tree that is being grown.
+class Local:
+    """Blocks on this machine; threads work on shards of blocks in memory, and on whole blocks elsewhere."""
 
-    x (m, q), u (m, d), weight (m,). `order` lists the rows that are still in a growing node, node by node;
-    those of node k are order[start[k]:start[k + 1]].
+    def __init__(self, blocks: Sequence[Block], pool: Executor | None = None) -> None:
+        self._blocks, self._pool = blocks, pool
+
+    def each(self, calls: Sequence[Call]) -> list[Any]:
+        """What the last call returns, shard by shard."""
+        return list(self._visit(lambda shard: shard.run(calls)))
+
+    def totals(self, calls: Sequence[Call]) -> Iterator[Sums]:
+        """What the last call adds up to, block by block."""
+        outputs = self._visit(lambda shard: shard.run(calls))
+        for block in self._blocks:
+            yield add_up(islice(outputs, len(block.shards)))
+
+    def carried(self, calls: Sequence[Call], shapes: Sequence[tuple[int, ...]]) -> Iterator[Sums]:
+        """What the last call adds up to, block by block."""
+
+        def one(block: Block) -> Sums:
+            outputs = [np.zeros(shape) for shape in shapes]
+            *before, (name, args) = calls
+            block.visit(lambda shard: shard.run([*before, (name, (*args, outputs))]))
+            return outputs
+
+        return self._map(one, self._blocks)
+
+    def blocks(self, name: str, *args: Any) -> list[Any]:
+        """What a method of every block returns."""
+
+        def one(block: Block) -> Any:
+            result = getattr(block, name)(*args)
+            block.release()
+            return result
+
+        return list(self._map(one, self._blocks))
+
+    def _visit(self, task: Callable[[Shard], Any]) -> Iterator[Any]:
+        if self._pool is not None and all(block.is_in_memory for block in self._blocks):
+            return self._map(task, [shard for block in self._blocks for shard in block.shards])
+        return chain.from_iterable(self._map(lambda block: block.visit(task), self._blocks))
+
+    def _map(self, task: Callable[[Any], Any], parts: Sequence[Any]) -> Iterator[Any]:
+        return map(task, parts) if self._pool is None or len(parts) == 1 else self._pool.map(task, parts)
+
+
+def add_up(parts: Iterator[Sums]) -> Sums:
+    """Sums of the outputs of each part, in order; the first part's arrays are used up."""
+    totals = next(parts)
+    for outputs in parts:
+        for total, output in zip(totals, outputs, strict=True):
+            total += output
+    return totals
+
+
+def locate(source: Source, standardize: Standardizer, base: Base) -> tuple[int, float, float, float]:
+    """Turn tables into shards of rows in the box.
+
+    Return the number of rows inside, the weight of all rows and of those inside, and the weighted sum of the base's
+    log-determinants.
     """
-
-    def __init__(self, x: Array, u: Array, weight: Array) -> None:
-        self.x, self.u, self.weight = x, u, weight
-        self.log_density = np.zeros(len(x))
-        self.kept = (self.u, self.log_density)
-        self.order: Ints = np.empty(0, np.int64)
-        self.start: Ints = np.zeros(1, np.int64)
-        self.sorted_x: Array = np.empty((0, len(x)))
-        self.sorted_weight, self.left = np.empty(len(x)), np.empty(len(x))
-
-    def begin_tree(self, chosen: Ints) -> None:
-        """Put the chosen rows into the root."""
-        self.order, self.start = chosen, np.array([0, len(chosen)])
-
-    def arrange(self, axis: Ints, cut: Array, basis: Basis) -> None:
-        """Copy the rows into node order, with the features of the basis and with their labels."""
-        if len(self.sorted_x) != len(basis):
-            self.sorted_x = np.empty((len(basis), len(self.x)))
-        rows = (self.x, self.u, self.weight, self.order, self.start)
-        arrange(*rows, axis, cut, *basis.arrays, self.sorted_x, self.sorted_weight, self.left)
-
-    def descend(self, axis: Ints, cut: Array, child: Ints, n_next: int) -> None:
-        """Sort the rows into the nodes of the next level."""
-        order, start = np.empty_like(self.order), np.empty(n_next + 1, np.int64)
-        descend(self.u, self.order, self.start, axis, cut, child, order, start)
-        self.order, self.start = order, start
-
-    def apply(self, transform: Transform) -> tuple[float, float]:
-        """Move the rows forward; weighted sum of the log-determinants and largest log density."""
-        moved, log_det = transform.forward_and_log_det(self.u[:, None, :], self.x)
-        self.u = moved[:, 0, :]
-        self.log_density = self.log_density + log_det[:, 0]
-        return float(self.weight @ log_det[:, 0]), float(self.log_density.max())
-
-    def arrays(self, view: Literal["level", "node"]) -> tuple[NDArray[Any], ...]:
-        """The leading arguments of a pass: rows as they are, or arranged in node order with their labels."""
-        if view == "level":
-            return self.x, self.u, self.weight, self.order, self.start
-        return self.sorted_x, self.sorted_weight, self.left, self.start
+    parts = source.blocks("locate", standardize, base, SHARD_ROWS)
+    n, total, inside, log_density = (sum(values) for values in zip(*parts, strict=True))
+    return n, total, inside, log_density
 
 
 class Rows:
-    """Rows in memory. x (n, q) standardised, u (n, d) in the unit cube, weight (n,)."""
+    """Rows of a source, by default in memory. x (n, q) standardised, u (n, d) in the unit cube, weight (n,).
+
+    Calls that return nothing wait for the next one that does, so that a block is visited once for all of them.
+    """
 
     def __init__(self, x: Array, u: Array, weight: Array, pool: Executor | None = None) -> None:
-        self.n_covariates, self.n_outcomes = x.shape[1], u.shape[1]
-        self.weight = float(weight.sum())
-        self._pool = pool
+        blocks = [Block(x[s], u[s], weight[s], s.start).cut(SHARD_ROWS) for s in block_slices(len(x))]
+        self._begin(Local(blocks, pool), (len(x), x.shape[1], u.shape[1]), sum_over_blocks(weight))
+
+    @staticmethod
+    def of(source: Source, shape: tuple[int, int, int], weight: float) -> Rows:
+        """Rows elsewhere: n, q and d, and their total weight."""
+        rows = Rows.__new__(Rows)
+        rows._begin(source, shape, weight)
+        return rows
+
+    def _begin(self, source: Source, shape: tuple[int, int, int], weight: float) -> None:
+        self._source, self.weight = source, weight
+        self.n_rows, self.n_covariates, self.n_outcomes = shape
+        self._waiting: list[Call] = []
         self._bins: dict[int, Bins] = {}
-        slices = [slice(i, i + SHARD_ROWS) for i in range(0, len(x), SHARD_ROWS)]
-        self._shards = [Shard(x[s], u[s], weight[s]) for s in slices]
+        self._encoded = 0
 
     def begin_tree(self, subsample: float, rng: np.random.Generator) -> float:
         """Put all rows, or a random share of them, into the root; return their weight."""
-        weight = 0.0
-        for shard in self._shards:
-            rows = np.arange(len(shard.x))
-            if subsample < 1.0:
-                rows = rows[rng.random(len(rows)) < subsample]
-            shard.begin_tree(rows)
-            weight += shard.weight[rows].sum()
-        return weight
+        state = _reserve(rng, self.n_rows) if subsample < 1.0 else None
+        return sum(self._ask("begin_tree", subsample, state))
 
     def arrange(self, axis: Ints, cut: Array, basis: Basis | None = None) -> None:
         """Label every row of the level left or right of its node's cut; give it the features of a basis.
 
         Without a basis the features are the covariates.
         """
-        features = Basis.linear(self.n_covariates) if basis is None else basis
-        self._each(lambda shard: shard.arrange(axis, cut, features))
+        self._tell("arrange", axis, cut, Basis.linear(self.n_covariates) if basis is None else basis)
 
     def descend(self, axis: Ints, cut: Array, child: Ints, n_next: int) -> None:
         """Send every row to its node of the next level; child (k, 2) says which, -1 for a leaf."""
-        self._each(lambda shard: shard.descend(axis, cut, child, n_next))
+        self._tell("descend", axis, cut, child, n_next)
 
     def sum(
         self,
         kernel: Callable[..., None],
         view: Literal["level", "node"],
         args: tuple[Any, ...],
-        shapes: Iterable[tuple[int, ...]],
-    ) -> list[Array]:
+        shapes: Sequence[tuple[int, ...]],
+    ) -> Sums:
         """Run a pass on every shard and add up its outputs: one array for each of `shapes`."""
-        shapes = list(shapes)
+        return add_up(self._source.totals(self._calls("sums", kernel, view, args, shapes)))
 
-        def one(shard: Shard) -> list[Array]:
-            outputs = [np.zeros(shape) for shape in shapes]
-            kernel(*shard.arrays(view), *args, *outputs)
-            return outputs
-
-        totals, *rest = self._each(one)
-        for outputs in rest:
-            for total, output in zip(totals, outputs, strict=True):
-                total += output
-        return totals
+    def add(self, kernel: Callable[..., None], args: tuple[Any, ...], shapes: Sequence[tuple[int, ...]]) -> Sums:
+        """As `sum`, for x-trees. Their histograms are larger than a shard: one serves all shards of a block."""
+        return add_up(self._source.carried(self._calls("add", kernel, "trees", args), shapes))
 
     def bins(self, n_bins: int) -> Bins:
-        """At most n_bins bins of each covariate, found once."""
+        """At most n_bins bins of each covariate, found once; `add` then sees the covariates in them."""
         if n_bins not in self._bins:
-            columns = [np.concatenate([shard.x[:, j] for shard in self._shards]) for j in range(self.n_covariates)]
-            weight = np.concatenate([shard.weight for shard in self._shards])
-            self._bins[n_bins] = Bins.fit(columns, weight, n_bins)
+            step = -(-self.n_rows // SAMPLE_ROWS)
+            columns = (self._ask("column", j, step) for j in range(self.n_covariates))
+            pairs = ((np.concatenate(values), np.concatenate(weights)) for values, weights in map(_transposed, columns))
+            self._bins[n_bins] = Bins.fit(pairs, n_bins)
+        if n_bins != self._encoded:
+            self._tell("encode", self._bins[n_bins])
+            self._encoded = n_bins
         return self._bins[n_bins]
-
-    def level_rows(self) -> tuple[Ints, Ints, Array, Array]:
-        """Numbers, nodes, labels and weights of all arranged rows of the level."""
-        pieces, before = [], 0
-        for shard in self._shards:
-            count = shard.start[-1]
-            node = np.repeat(np.arange(len(shard.start) - 1), np.diff(shard.start))
-            pieces.append((before + shard.order[:count], node, shard.left[:count], shard.sorted_weight[:count]))
-            before += len(shard.x)
-        number, node, left, weight = (np.concatenate(parts) for parts in zip(*pieces, strict=True))
-        return number, node, left, weight
 
     def node_rows(self, node: int) -> tuple[Array, Array, Array]:
         """Covariates, labels and weights of the arranged rows of one node, for classifiers that want them all."""
-        pieces = [
-            (shard.sorted_x[:, here].T, shard.left[here], shard.sorted_weight[here])
-            for shard in self._shards
-            for here in [slice(shard.start[node], shard.start[node + 1])]
-        ]
-        x, left, weight = zip(*pieces, strict=True)
+        x, left, weight = _transposed(self._ask("node_rows", node))
         return np.ascontiguousarray(np.concatenate(x)), np.concatenate(left), np.concatenate(weight)
 
     def apply(self, transform: Transform) -> tuple[float, float]:
         """Move every row forward; return the weighted mean of the log-determinants and the largest log density."""
-        moved = self._each(lambda shard: shard.apply(transform))
+        moved = self._ask("apply", transform)
         return sum(part for part, _ in moved) / (self.weight or 1.0), max((high for _, high in moved), default=0.0)
 
     def log_density(self) -> Array:
         """Log density (n,) of every row in the cube, by the trees so far."""
-        return np.concatenate([shard.log_density for shard in self._shards]) if self._shards else np.empty(0)
+        return np.concatenate([np.empty(0), *self._ask("densities")])
 
     def keep(self) -> None:
         """Remember where the rows are now."""
-        for shard in self._shards:
-            shard.kept = (shard.u, shard.log_density)
+        self._tell("keep")
 
     def restore(self) -> None:
         """Put the rows back where `keep` saw them last."""
-        for shard in self._shards:
-            shard.u, shard.log_density = shard.kept
+        self._tell("restore")
 
-    def _each(self, task: Callable[[Shard], Any]) -> list[Any]:
-        if self._pool is None or len(self._shards) == 1:
-            return [task(shard) for shard in self._shards]
-        return list(self._pool.map(task, self._shards))
+    def _tell(self, name: str, *args: Any) -> None:
+        self._waiting.append((name, args))
+
+    def _ask(self, name: str, *args: Any) -> list[Any]:
+        return self._source.each(self._calls(name, *args))
+
+    def _calls(self, name: str, *args: Any) -> list[Call]:
+        calls, self._waiting = [*self._waiting, (name, args)], []
+        return calls
+
+
+def _transposed(parts: Sequence[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
+    return zip(*parts, strict=True)
+
+
+def _reserve(rng: np.random.Generator, n: int) -> dict[str, Any]:
+    """State of a PCG64 from which every shard takes its own of n numbers; it goes on as if it had drawn them."""
+    generator: Any = rng.bit_generator
+    before = generator.state
+    generator.advance(n)
+    after = generator.state
+    after["has_uint32"], after["uinteger"] = before["has_uint32"], before["uinteger"]
+    generator.state = after
+    return dict(before)

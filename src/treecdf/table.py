@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,8 @@ from treecdf.covariates import Covariates, read_columns
 Array = NDArray[np.float64]
 Bound = tuple[float | None, float | None]
 
+BLOCK_ROWS = 262_144  # rows that stay together; sums are over blocks, in order
+_MOST_BLOCKS = 512
 _LARGEST_OUTCOME = 1e307  # so that the box around the outcomes is finite
 _LARGEST_Z = 1e9  # covariates this many standard deviations away say "far" and nothing more
 
@@ -187,12 +189,20 @@ class Standardizer:
     @staticmethod
     def fit(x: Array, weight: Array) -> Standardizer:
         """From training covariates x (n, q)."""
-        unit = np.abs(x).max(axis=0)
+        slices = block_slices(len(x))
+        return Standardizer.fit_blocks(lambda task, *args: [task(x[s], None, weight[s], *args) for s in slices])
+
+    @staticmethod
+    def fit_blocks(each: Callable[..., Sequence[Any]]) -> Standardizer:
+        """From what each(task, *args) returns, a list of task(x, y, weight, *args) for all blocks of rows."""
+        total = sum(each(sum_of_weights))
+        smallest, largest = (np.array(ends) for ends in zip(*each(_ends), strict=True))
+        smallest, largest = smallest.min(axis=0), largest.max(axis=0)
+        unit = np.maximum(np.abs(smallest), np.abs(largest))
         unit[unit == 0] = 1.0
-        share = weight / weight.sum()
-        mean = share @ (x / unit)
-        scale = np.sqrt(share @ (x / unit - mean) ** 2)
-        scale[(x.min(axis=0) == x.max(axis=0)) | (scale == 0)] = np.inf
+        mean = sum(each(_part_of_mean, total, unit))
+        scale = np.sqrt(sum(each(_part_of_variance, total, unit, mean)))
+        scale[(smallest == largest) | (scale == 0)] = np.inf
         return Standardizer(unit, mean, scale)
 
     def __call__(self, x: Array) -> Array:
@@ -203,6 +213,51 @@ class Standardizer:
         with np.errstate(over="ignore"):
             z /= self.scale
         return np.clip(z, -_LARGEST_Z, _LARGEST_Z, out=z)
+
+
+def block_slices(n: int) -> list[slice]:
+    """Where blocks of n rows begin and end: a matter of n alone."""
+    size = BLOCK_ROWS
+    while n > size * _MOST_BLOCKS:
+        size *= 2
+    return [slice(i, min(i + size, n)) for i in range(0, n, size)]
+
+
+def sum_over_blocks(weight: Array, values: Array | None = None) -> float:
+    """Sum of weights (n,), or of weights times values (n,), block by block."""
+    if values is None:
+        return float(sum(weight[s].sum() for s in block_slices(len(weight))))
+    return float(sum(weight[s] @ values[s] for s in block_slices(len(weight))))
+
+
+# Sums over a block's covariates x (m, q), outcomes y (m, d) and weights (m,)
+
+
+def sum_of_weights(x: Array, y: Array, weight: Array) -> float:
+    """Of the rows of a block."""
+    return float(weight.sum())
+
+
+def ends_of_outcomes(x: Array, y: Array, weight: Array) -> tuple[Array, Array]:
+    """Smallest and largest outcomes (d,) of a block."""
+    return y.min(axis=0), y.max(axis=0)
+
+
+def _ends(x: Array, y: Array, weight: Array) -> tuple[Array, Array]:
+    return x.min(axis=0), x.max(axis=0)
+
+
+def _part_of_mean(x: Array, y: Array, weight: Array, total: float, unit: Array) -> Array:
+    return (weight / total) @ (x / unit)
+
+
+def _part_of_variance(x: Array, y: Array, weight: Array, total: float, unit: Array, mean: Array) -> Array:
+    return (weight / total) @ (x / unit - mean) ** 2
+
+
+def is_dask(part: Any) -> bool:
+    """Whether it is a Dask collection."""
+    return hasattr(part, "__dask_graph__")
 
 
 def has_repeats(y: Array) -> bool:

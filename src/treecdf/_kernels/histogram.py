@@ -30,21 +30,12 @@ def grow_weighted(
 ):
     """As `grow`, but row i counts weight[i] times towards min_rows; gradients and Hessians come weighted already."""
     n_roots, n_leaves, n_outputs = leaf.shape
-    first = 0  # inner node of a tree that its level begins with
     level, width = 0, 1  # its nodes in a tree
     while width < n_leaves:
-        sums = _histograms(codes, rows, place, gradient, hessian, weight, columns, n_roots * width, n_bins)
-        for root in range(n_roots):
-            for k in range(width):
-                best = _best_split(sums, root * width + k, min_rows, ridge)
-                at = first + k
-                column[root, at] = -1 if best[0] < 0 else columns[best[0]]
-                cut[root, at] = best[1]
-                missing_left[root, at] = best[2]
-        for i in rows:
-            root, at = place[i] >> level, first + (place[i] & (width - 1))
-            place[i] = 2 * place[i] + _goes_right(codes, i, column[root, at], cut[root, at], missing_left[root, at])
-        first += width
+        sums = np.zeros((n_roots * width, len(columns), n_bins + 1, 2 * n_outputs + 1))
+        add_histograms(codes, rows, place, gradient, hessian, weight, columns, sums)
+        best_splits(sums, width, columns, min_rows, ridge, column, cut, missing_left)
+        send_down(codes, rows, place, level, column, cut, missing_left)
         width *= 2
         level += 1
     totals = np.zeros((n_roots * n_leaves, n_outputs, 2))
@@ -60,13 +51,35 @@ def grow_weighted(
 
 
 @ordered_kernel
-def _histograms(codes, rows, place, gradient, hessian, weight, columns, n_nodes, n_bins):
-    """Sums (node, column, bin, 2 K + 1) of gradients and Hessians, output by output, and of weights."""
+def best_splits(sums, width, columns, min_rows, ridge, column, cut, missing_left):
+    """Split every node of a level, `width` of them in each tree, by its histogram (node, column, bin, 2 K + 1)."""
+    first = width - 1  # inner node of a tree that its level begins with
+    for root in range(column.shape[0]):
+        for k in range(width):
+            best = _best_split(sums, root * width + k, min_rows, ridge)
+            at = first + k
+            column[root, at] = -1 if best[0] < 0 else columns[best[0]]
+            cut[root, at] = best[1]
+            missing_left[root, at] = best[2]
+
+
+@ordered_kernel
+def send_down(codes, rows, place, level, column, cut, missing_left):
+    """Move rows from their nodes of a level to those of the next."""
+    width = 1 << level
+    for i in rows:
+        root, at = place[i] >> level, width - 1 + (place[i] & (width - 1))
+        place[i] = 2 * place[i] + _goes_right(codes, i, column[root, at], cut[root, at], missing_left[root, at])
+
+
+@ordered_kernel
+def add_histograms(codes, rows, place, gradient, hessian, weight, columns, sums):
+    """Add to sums (node, column, bin, 2 K + 1) of gradients and Hessians, output by output, and of weights."""
     n_outputs = gradient.shape[1]
     size = 2 * n_outputs + 1
-    sums = np.zeros((n_nodes, len(columns), n_bins + 1, size))
     flat = sums.reshape(-1)  # views and several indices are slow in the middle of a loop
-    of_column, of_node = (n_bins + 1) * size, len(columns) * (n_bins + 1) * size
+    of_column = sums.shape[2] * size
+    of_node = len(columns) * of_column
     values, node = np.empty(len(rows) * size), np.empty(len(rows), np.int64)
     for r in range(len(rows)):
         i = rows[r]
@@ -80,7 +93,6 @@ def _histograms(codes, rows, place, gradient, hessian, weight, columns, n_nodes,
         for r in range(len(rows)):
             at = node[r] + c * of_column + bins[np.uint64(rows[r])] * size
             _add_values(flat, np.uint64(at), values, np.uint64(r * size), size)
-    return sums
 
 
 @inlined_kernel

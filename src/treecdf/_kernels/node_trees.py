@@ -1,35 +1,84 @@
-"""Newton boosting of small trees on binned covariates, all nodes of a level of the flow's tree at once."""
+"""Newton boosting of small trees on binned covariates, all nodes of a level of the flow's tree at once.
+
+Passes over the rows of one shard: a round is `begin_round`, `next_level` for each further level of its tree,
+`leaf_sums`; after the last round comes `reached`. codes (q, m), place (m,) is a row's node in the tree of the round,
+state (3, m, 1) its gradient, Hessian and log-odds. Rows of a node of the flow's tree are
+order[start[node]:start[node + 1]], left if u[axis] <= cut; those of nodes that learn nothing are left alone.
+"""
 
 import numpy as np
 
 from treecdf._kernels.compiling import ordered_kernel
-from treecdf._kernels.histogram import grow_weighted
+from treecdf._kernels.histogram import add_histograms, send_down
+from treecdf._kernels.rows import is_left
 
 
 @ordered_kernel
-def boost_nodes(
-    codes, rows, node, left, weight, n_bins, min_rows, ridge, rate, score, column, cut, missing_left, leaf, log_lik
-):
-    """Boost the logistic loss of the labels `left` (m,), one tree at every node and round; fill its arrays.
+def begin_round(codes, u, weight, order, start, state, place, axis, cut, learns, log_odds, leaf, sums):
+    """Add the leaves (k * leaves,) of the last round, or begin with the nodes' log-odds (k,).
 
-    codes (q, m); rows: those in nodes that have something to learn; node (m,) of each row. score (m,) are the
-    log-odds to start with and ends as those reached. column, cut, missing_left (rounds, k, 2^D - 1) and
-    leaf (rounds, k, 2^D, 1), which includes the learning rate, are the trees; log_lik (k,) gets what all rows reach.
+    Adds to sums (k, q, bins, 3), the histograms of the roots.
     """
-    m, columns = node.size, np.arange(codes.shape[0])
-    gradient, hessian, place = np.empty((m, 1)), np.empty((m, 1)), np.empty(m, np.int64)
-    for t in range(leaf.shape[0]):
-        for i in rows:
-            p = 1.0 / (1.0 + np.exp(-score[i]))
-            gradient[i, 0] = weight[i] * (p - left[i])
+    gradient, hessian, score = state[0], state[1], state[2]
+    for node in range(learns.size):
+        for position in range(start[node], start[node + 1]):
+            i = order[position]
+            if leaf.size == 0:
+                score[i, 0] = log_odds[node]
+            if not learns[node]:
+                continue
+            if leaf.size > 0:
+                score[i, 0] += leaf[place[i]]
+            left = 1.0 if is_left(u, i, axis[node], cut[node]) else 0.0
+            p = 1.0 / (1.0 + np.exp(-score[i, 0]))
+            gradient[i, 0] = weight[i] * (p - left)
             hessian[i, 0] = weight[i] * p * (1.0 - p)
-            place[i] = node[i]
-        tree = (column[t], cut[t], missing_left[t], leaf[t])
-        grow_weighted(codes, rows, place, gradient, hessian, weight, columns, n_bins, min_rows, ridge, *tree)
-        leaf[t] *= rate
-        leaves = leaf[t].reshape(-1)
-        for i in rows:
-            score[i] += leaves[place[i]]
-    for i in range(m):
-        sign = 1.0 if left[i] > 0.0 else -1.0
-        log_lik[node[i]] -= weight[i] * (max(-sign * score[i], 0.0) + np.log1p(np.exp(-abs(score[i]))))
+            place[i] = node
+    rows = _learning(order, start, learns)
+    add_histograms(codes, rows, place, gradient, hessian, weight, np.arange(codes.shape[0]), sums)
+
+
+@ordered_kernel
+def next_level(codes, u, weight, order, start, state, place, learns, level, column, split, missing_left, sums):
+    """Send the rows down from a level of the round's trees; histograms (k * nodes, q, bins, 3) of the next."""
+    rows = _learning(order, start, learns)
+    send_down(codes, rows, place, level, column, split, missing_left)
+    add_histograms(codes, rows, place, state[0], state[1], weight, np.arange(codes.shape[0]), sums)
+
+
+@ordered_kernel
+def leaf_sums(codes, u, weight, order, start, state, place, learns, level, column, split, missing_left, totals):
+    """Send the rows down to the leaves; add to totals (k * leaves, 2) of gradients and Hessians."""
+    rows = _learning(order, start, learns)
+    send_down(codes, rows, place, level, column, split, missing_left)
+    for i in rows:
+        totals[place[i], 0] += state[0, i, 0]
+        totals[place[i], 1] += state[1, i, 0]
+
+
+@ordered_kernel
+def reached(codes, u, weight, order, start, state, place, axis, cut, learns, leaf, log_lik):
+    """Add the leaves of the last round; add to log_lik (k,) what all rows reach."""
+    for node in range(learns.size):
+        for position in range(start[node], start[node + 1]):
+            i = order[position]
+            score = state[2, i, 0]
+            if learns[node]:
+                score += leaf[place[i]]
+            sign = 1.0 if is_left(u, i, axis[node], cut[node]) else -1.0
+            log_lik[node] -= weight[i] * (max(-sign * score, 0.0) + np.log1p(np.exp(-abs(score))))
+
+
+@ordered_kernel
+def _learning(order, start, learns):
+    """The rows of nodes that have something to learn, node by node."""
+    if learns.all():
+        return order[: start[learns.size]]
+    rows = np.empty(start[learns.size], np.int64)
+    n = 0
+    for node in range(learns.size):
+        if learns[node]:
+            for position in range(start[node], start[node + 1]):
+                rows[n] = order[position]
+                n += 1
+    return rows[:n]

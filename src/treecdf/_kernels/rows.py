@@ -82,20 +82,28 @@ def search_sums(x, u, weight, order, start, source, knot, power, cuts, count, to
                     moment[node, i, j] += f0 * block[0, j] + f1 * block[1, j] + f2 * block[2, j] + f3 * block[3, j]
 
 
-@kernel
-def arrange(x, u, weight, order, start, axis, cut, source, knot, power, sorted_x, sorted_weight, left):
-    """Copy the rows of a level into node order, feature by feature, with their left/right labels.
+@inlined_kernel
+def is_left(u, row, axis, cut):
+    """Whether a row is in the left child: the one place that says so when trees are grown."""
+    return u[row, axis] <= cut
 
-    Fills sorted_x (p, m), sorted_weight (m,) and left (m,), 1.0 where u[axis] <= cut.
-    """
+
+@kernel
+def arrange(x, order, start, source, knot, power, sorted_x):
+    """Copy the features of a level's rows into node order: fills sorted_x (p, m)."""
+    for i in range(source.size):
+        for position in range(start[start.size - 1]):
+            sorted_x[i, position] = feature(x[order[position], source[i]], knot[i], power[i])
+
+
+@kernel
+def label(u, weight, order, start, axis, cut, sorted_weight, left):
+    """Fill sorted_weight (m,) and left (m,), 1.0 where u[axis] <= cut, of a level's rows in node order."""
     for node in range(axis.size):
         for position in range(start[node], start[node + 1]):
             row = order[position]
             sorted_weight[position] = weight[row]
-            left[position] = 1.0 if u[row, axis[node]] <= cut[node] else 0.0
-    for i in range(source.size):
-        for position in range(start[axis.size]):
-            sorted_x[i, position] = feature(x[order[position], source[i]], knot[i], power[i])
+            left[position] = 1.0 if is_left(u, row, axis[node], cut[node]) else 0.0
 
 
 @kernel
@@ -109,7 +117,7 @@ def descend(u, order, start, axis, cut, child, next_order, next_start):
         next_start[node] = 0
     for node in range(axis.size):
         for position in range(start[node], start[node + 1]):
-            side = 0 if u[order[position], axis[node]] <= cut[node] else 1
+            side = 0 if is_left(u, order[position], axis[node], cut[node]) else 1
             if child[node, side] >= 0:
                 next_start[child[node, side] + 1] += 1
     for node in range(1, next_start.size):
@@ -120,7 +128,7 @@ def descend(u, order, start, axis, cut, child, next_order, next_start):
     for node in range(axis.size):
         for position in range(start[node], start[node + 1]):
             row = order[position]
-            side = 0 if u[row, axis[node]] <= cut[node] else 1
+            side = 0 if is_left(u, row, axis[node], cut[node]) else 1
             target = child[node, side]
             if target >= 0:
                 next_order[fill[target]] = row

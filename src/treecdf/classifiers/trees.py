@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logit
 
-from treecdf._kernels.node_trees import boost_nodes
+from treecdf._kernels.histogram import best_splits
+from treecdf._kernels.node_trees import begin_round, leaf_sums, next_level, reached
 from treecdf._kernels.transform import TREES
 from treecdf.basis import Basis
 from treecdf.bins import Bins
@@ -66,17 +67,26 @@ class BoostedTrees:
     def fit(self, rows: Rows, splits: Splits, rng: np.random.Generator) -> NodeFits:
         """All nodes side by side, one tree at each of them in a round."""
         bins = rows.bins(self.n_bins)
-        number, node, left, weight = rows.level_rows()
-        k, n_leaves = len(splits.axis), 2**self.max_depth
+        k, q, n_leaves = len(splits.axis), rows.n_covariates, 2**self.max_depth
+        split, learns = (splits.axis, splits.cut), splits.has_both
         start = logit(splits.share)
         column, cut, missing_left = np.full((3, self.rounds, k, n_leaves - 1), -1)
-        leaf, log_lik = np.zeros((self.rounds, k, n_leaves, 1)), np.zeros(k)
-        boost_nodes(
-            np.take(bins.codes, number, axis=1), np.flatnonzero(splits.has_both[node]), node, left, weight,
-            bins.n_bins, float(self.min_rows), float(self.ridge), float(self.learning_rate), start[node],
-            column, cut, missing_left, leaf, log_lik,
-        )  # fmt: skip
-        return NodeFits(_packed(start, bins, column, cut, missing_left, leaf[..., 0]), log_lik)
+        leaf = np.zeros((self.rounds, k, n_leaves))
+        last = np.empty(0)
+        for t in range(self.rounds):
+            tree = (column[t], cut[t], missing_left[t])
+            for level in range(self.max_depth):
+                shape = (k * 2**level, q, bins.n_bins + 1, 3)
+                if level == 0:
+                    (sums,) = rows.add(begin_round, (*split, learns, start, last), [shape])
+                else:
+                    (sums,) = rows.add(next_level, (learns, level - 1, *tree), [shape])
+                best_splits(sums, 2**level, np.arange(q), float(self.min_rows), float(self.ridge), *tree)
+            (totals,) = rows.add(leaf_sums, (learns, self.max_depth - 1, *tree), [(k * n_leaves, 2)])
+            last = self.learning_rate * (-totals[:, 0] / (totals[:, 1] + self.ridge))
+            leaf[t] = last.reshape(k, n_leaves)
+        (log_lik,) = rows.add(reached, (*split, learns, last), [(k,)])
+        return NodeFits(_packed(start, bins, column, cut, missing_left, leaf), log_lik)
 
     def importance(self, theta: NDArray[Any], q: int) -> Array:
         """Differences between the leaves left and right of a covariate's splits."""

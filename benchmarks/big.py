@@ -1,0 +1,120 @@
+"""`python -m benchmarks big`: fits to Parquet files and on Dask workers: seconds, rows a second, memory, bytes sent.
+
+The rows are made, fitted and deleted again; every run has a process of its own, so that its peak memory is its own.
+"""
+
+import os
+import tempfile
+import time
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.machine import peak_memory_mib, provenance
+from benchmarks.rows import Run, Store, latest
+
+N_COVARIATES = 10
+TREES = 50  # half of them logistic, half with boosted trees at the nodes
+RUNS = [
+    *(Run(str(n), 0, "parquet", 0) for n in (100_000, 1_000_000, 10_000_000)),
+    *(Run("2000000", 0, f"dask, {count} worker{'s' * (count > 1)}", 0) for count in (1, 2)),
+]
+_CHUNK = 250_000
+
+
+def run_big(names: list[str]) -> None:
+    """The runs whose method begins with one of the names and that are not stored yet."""
+    store = Store("big")
+    done = latest(store.read())
+    for run in RUNS:
+        if run.method.split(",")[0] in names and run not in done:
+            with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
+                row = process.submit(measure_run, run).result()
+            store.append(vars(run) | row | provenance())
+            print(run.dataset, run.method, row["seconds"], row["metrics"], flush=True)
+
+
+def measure_run(run: Run) -> dict:
+    """One fit of a fixed number of trees."""
+    n = int(run.dataset)
+    model(1).fit(*_chunk(0, 500))  # kernels are compiled beforehand
+    with tempfile.TemporaryDirectory() as directory:
+        write_rows(n, Path(directory))
+        load = os.getloadavg()[0]
+        fit = _fit_parquet if run.method == "parquet" else _fit_dask
+        wall, cpu, metrics = fit(run, directory)
+    metrics |= {"rows_a_second": n * TREES / wall, "load_before": load, "load_after": os.getloadavg()[0]}
+    return {"settings": {"trees": TREES, "q": N_COVARIATES}, "seconds": {"fit": wall, "cpu": cpu}, "metrics": metrics}
+
+
+def model(trees: int):
+    """So many trees, half of each kind, without early stopping."""
+    from treecdf import BoostedTrees, Logistic, Stage, TreeFlowRegressor
+
+    return TreeFlowRegressor(
+        base="box",
+        stages=[Stage(Logistic(), 6), Stage(BoostedTrees(), 6)],
+        max_trees=max(trees // 2, 1),
+        early_stopping_window=trees + 1,
+        random_state=0,
+    )
+
+
+def write_rows(n: int, directory: Path) -> None:
+    """Files of covariates x0, x1, ... and an outcome y whose shape depends on them."""
+    import pandas as pd
+
+    for k, first in enumerate(range(0, n, _CHUNK)):
+        x, y = _chunk(k, min(_CHUNK, n - first))
+        frame = pd.DataFrame(x, columns=[f"x{j}" for j in range(N_COVARIATES)]).assign(y=y)
+        frame.to_parquet(directory / f"{k:05d}.parquet", index=False)
+
+
+def _chunk(k: int, m: int) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(k)
+    x = rng.normal(size=(m, N_COVARIATES))
+    return x, np.sin(2 * x[:, 0]) + np.exp(0.5 * x[:, 1]) * rng.normal(size=m) + (x[:, 2] > 0) * rng.exponential(size=m)
+
+
+def _fit_parquet(run: Run, directory: str) -> tuple[float, float, dict]:
+    start, cpu = time.perf_counter(), time.process_time()
+    fitted = model(TREES).fit_parquet(directory, outcomes="y", directory=directory)
+    wall, cpu = time.perf_counter() - start, time.process_time() - cpu
+    return wall, cpu, {"trees": fitted.n_trees_, "peak_mib": peak_memory_mib()}
+
+
+def _fit_dask(run: Run, directory: str) -> tuple[float, float, dict]:
+    import dask.dataframe as dd
+    from distributed import Client, LocalCluster
+
+    from treecdf.dask_rows import traffic
+
+    n_workers = int(run.method.split()[1])
+    with (
+        LocalCluster(n_workers=n_workers, threads_per_worker=1, dashboard_address=":0") as cluster,
+        Client(cluster) as client,
+    ):
+        client.run(_warm_up)
+        frame = dd.read_parquet(directory)
+        before = sum(client.run(time.process_time).values())
+        start, cpu, sent = time.perf_counter(), time.process_time(), traffic()
+        fitted = model(TREES).fit(frame.drop(columns="y"), frame["y"])
+        wall, cpu = time.perf_counter() - start, time.process_time() - cpu
+        on_workers = sum(client.run(time.process_time).values()) - before
+        peak = max(client.run(peak_memory_mib).values())
+    calls, down, up = (b - a for a, b in zip(sent, traffic(), strict=True))
+    return wall, cpu + on_workers, {
+        "trees": fitted.n_trees_,
+        "calls_a_tree": calls / TREES,
+        "bytes_to_workers_a_tree": down / TREES,
+        "bytes_from_workers_a_tree": up / TREES,
+        "cpu_of_workers": on_workers,
+        "peak_mib": peak_memory_mib(),
+        "peak_of_a_worker_mib": peak,
+    }  # fmt: skip
+
+
+def _warm_up() -> None:
+    model(1).fit(*_chunk(0, 500))

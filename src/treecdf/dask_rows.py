@@ -1,0 +1,238 @@
+"""Rows on Dask workers: a worker keeps its blocks where they are; calls, sums and trees are all that travels.
+
+The blocks of a worker are a site. The driver notes which calls have changed the rows since they were read; a site that
+is lost with its worker is read again elsewhere and told these calls.
+"""
+
+from __future__ import annotations
+
+import importlib
+import io
+import pickle
+import uuid
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain, pairwise
+from typing import Any
+
+import numpy as np
+from distributed import Client, get_worker
+from threadpoolctl import threadpool_limits
+
+from treecdf.rows import Local, Sums
+from treecdf.shard import Block, Call
+from treecdf.streaming import Columns
+
+_PATIENCE = 300  # seconds to wait for a worker when there is none
+_MOST_LOSSES = 10  # of one site in one call
+_READS = {"sums", "column", "densities"}  # calls that leave the rows as they are
+
+Request = tuple[Any, ...]  # a method of Local, and its arguments
+
+
+# On the driver
+
+
+class Journal:
+    """The requests that bring rows as they were read to where they are now."""
+
+    def __init__(self) -> None:
+        self._entries: list[tuple[str, Request]] = []
+
+    def requests(self) -> list[Request]:
+        """In order."""
+        return [request for _, request in self._entries]
+
+    def note(self, method: str, calls: Any, *args: Any) -> None:
+        """Remember a request, and forget what it makes obsolete."""
+        if method == "blocks":
+            if calls == "locate":
+                self._entries.append((calls, (method, calls, *args)))
+            return
+        for call in calls:
+            name = call[0]
+            if name in _READS:
+                continue
+            if name in ("begin_tree", "apply", "restore"):
+                self._forget("begin_tree", "descend", "arrange", "add")
+            if name == "descend":
+                self._forget("arrange", "add")
+            if name == "keep":
+                self._forget("keep")
+            if name == "restore":
+                kept = [entry[0] for entry in self._entries].index("keep")
+                self._entries = [e for k, e in enumerate(self._entries) if k <= kept or e[0] != "apply"]
+            elif name == "add":
+                self._entries.append((name, (method, [call], *args)))
+            else:
+                self._entries.append((name, ("each", [call])))
+
+    def _forget(self, *names: str) -> None:
+        self._entries = [entry for entry in self._entries if entry[0] not in names]
+
+
+class DaskRows:
+    """A source whose blocks are on the workers of a cluster."""
+
+    def __init__(self, client: Client, tables: Sequence[Any], firsts: Sequence[int]) -> None:
+        """From delayed tables of the blocks, each with the number of its first row."""
+        self._client, self._tables, self._firsts = client, tables, firsts
+        self._key = uuid.uuid4().hex
+        self._journal, self._clock = Journal(), 0
+        workers = list(client.nthreads()) or self._wait_for_workers()
+        cuts = np.linspace(0, len(tables), min(len(workers), len(tables)) + 1).round().astype(int)
+        self._sites = [range(a, b) for a, b in pairwise(cuts)]
+        self._homes = workers[: len(self._sites)]
+
+    def open(self, tables: Sequence[Any]) -> None:
+        """Build the sites of futures of the tables."""
+        built = [self._build(k, tables) for k in range(len(self._sites))]
+        self._homes = self._client.gather(built)
+
+    def close(self) -> None:
+        """Let the workers forget the rows."""
+        self._client.run(forget, self._key, on_error="ignore")
+
+    def each(self, calls: Sequence[Call]) -> list[Any]:
+        """What the last call returns, shard by shard."""
+        return list(self._ask("each", calls))
+
+    def totals(self, calls: Sequence[Call]) -> Iterator[Sums]:
+        """What the last call adds up to, block by block."""
+        return self._ask("totals", calls)
+
+    def carried(self, calls: Sequence[Call], shapes: Sequence[tuple[int, ...]]) -> Iterator[Sums]:
+        """What the last call adds up to, block by block."""
+        return self._ask("carried", calls, shapes)
+
+    def blocks(self, name: str, *args: Any) -> list[Any]:
+        """What a method of every block returns."""
+        return list(self._ask("blocks", name, *args))
+
+    def _ask(self, *request: Any) -> Iterator[Any]:
+        payload = dumps(request)
+        futures = [self._send(k, payload) for k in range(len(self._sites))]
+        answers = [self._answer(k, future, payload) for k, future in enumerate(futures)]
+        self._clock += 1
+        self._journal.note(*request)
+        _TRAFFIC[:] = np.add(_TRAFFIC, [1, len(payload) * len(answers), sum(map(len, answers))])
+        return chain.from_iterable(map(pickle.loads, answers))
+
+    def _send(self, k: int, payload: bytes) -> Any:
+        args = (self._key, k, self._clock, payload)
+        # If the worker is gone another one says so.
+        return self._client.submit(answer, *args, workers=[self._homes[k]], allow_other_workers=True, pure=False)
+
+    def _answer(self, k: int, future: Any, payload: bytes) -> bytes:
+        for _ in range(_MOST_LOSSES):
+            found = future.result()
+            if isinstance(found, bytes):
+                return found
+            if found == self._homes[k] or self._homes[k] not in self._client.nthreads():
+                self._homes[k] = self._least_busy()
+                self._homes[k] = self._build(k, self._client.compute(list(self._tables))).result()
+            future = self._send(k, payload)
+        raise RuntimeError(f"Rows were lost {_MOST_LOSSES} times in one pass: the workers do not stay alive.")
+
+    def _build(self, k: int, tables: Sequence[Any]) -> Any:
+        blocks = self._sites[k]
+        own, firsts = [tables[b] for b in blocks], [self._firsts[b] for b in blocks]
+        history = dumps(self._journal.requests())
+        args = (self._key, k, self._clock, own, firsts, history)
+        return self._client.submit(build, *args, workers=[self._homes[k]], allow_other_workers=True, pure=False)
+
+    def _least_busy(self) -> str:
+        workers = list(self._client.nthreads()) or self._wait_for_workers()
+        return min(workers, key=self._homes.count)
+
+    def _wait_for_workers(self) -> list[str]:
+        self._client.wait_for_workers(1, timeout=_PATIENCE)
+        return list(self._client.nthreads())
+
+
+_TRAFFIC = [0, 0, 0]
+
+
+def traffic() -> tuple[int, int, int]:
+    """Passes so far, bytes sent to workers, bytes received from them."""
+    calls, down, up = map(int, _TRAFFIC)
+    return calls, down, up
+
+
+class _Pickler(pickle.Pickler):
+    """Kernels travel by name: numba would send their code and compile it again."""
+
+    def reducer_override(self, part: Any) -> Any:
+        if hasattr(part, "py_func"):
+            return _kernel, (part.py_func.__module__, part.py_func.__name__)
+        return NotImplemented
+
+
+def dumps(part: Any) -> bytes:
+    """What `pickle.loads` turns back into the part."""
+    buffer = io.BytesIO()
+    _Pickler(buffer, protocol=5).dump(part)
+    return buffer.getvalue()
+
+
+def _kernel(module: str, name: str) -> Any:
+    return getattr(importlib.import_module(module), name)
+
+
+# On a worker
+
+
+class Site:
+    """Blocks on a worker; clock: the number of requests they have answered."""
+
+    def __init__(self, tables: Sequence[Columns], firsts: Sequence[int], clock: int) -> None:
+        n_threads = get_worker().state.nthreads
+        pool = ThreadPoolExecutor(n_threads) if n_threads > 1 else None
+        blocks = [Block(*table, first) for table, first in zip(tables, firsts, strict=True)]
+        self._local, self._clock, self._last = Local(blocks, pool), clock, b""
+
+    def perform(self, method: str, *args: Any) -> list[Any]:
+        """Answer a request."""
+        if method == "blocks":
+            with threadpool_limits(1, user_api="blas"):
+                return self._local.blocks(*args)
+        return list(getattr(self._local, method)(*args))
+
+    def answer(self, clock: int, payload: bytes) -> bytes | None:
+        """Answer request number `clock`, once; None if the rows are not where it finds them."""
+        if clock == self._clock:
+            self._last = dumps(self.perform(*pickle.loads(payload)))
+            self._clock += 1
+        return self._last if clock == self._clock - 1 else None
+
+
+_SITES: dict[tuple[str, int], Site] = {}
+
+
+def build(key: str, number: int, clock: int, tables: Sequence[Columns], firsts: Sequence[int], history: bytes) -> str:
+    """Make a site of tables and bring it up to date; return the address of the worker."""
+    site = Site(tables, firsts, clock)
+    for request in pickle.loads(history):
+        site.perform(*request)
+    _SITES[key, number] = site
+    return str(get_worker().address)
+
+
+def answer(key: str, number: int, clock: int, payload: bytes) -> bytes | str:
+    """What a site answers; the address of this worker if the site is not here, or not up to date."""
+    site = _SITES.get((key, number))
+    found = None if site is None else site.answer(clock, payload)
+    return str(get_worker().address) if found is None else found
+
+
+def forget(key: str) -> None:
+    """Drop the sites of a fit."""
+    for name in [name for name in _SITES if name[0] == key]:
+        del _SITES[name]
+
+
+def assemble(parts: Sequence[Columns], slices: Sequence[slice]) -> Columns:
+    """The table of a block from rows of the pieces it lies in."""
+    cut = [[column[s] for column in part] for part, s in zip(parts, slices, strict=True)]
+    x, y, weight = (np.concatenate(columns) for columns in zip(*cut, strict=True))
+    return np.ascontiguousarray(x), np.ascontiguousarray(y), weight
