@@ -18,10 +18,14 @@ from benchmarks.rows import Run, Store, latest
 N_COVARIATES = 10
 TREES = 50  # half of them logistic, half with boosted trees at the nodes
 RUNS = [
-    *(Run(str(n), 0, "parquet", 0) for n in (100_000, 1_000_000, 10_000_000)),
+    Run("none", 0, "network", 0),
+    *(Run(str(n), 0, "parquet", 0) for n in (100_000, 1_000_000)),
     *(Run("2000000", 0, f"dask, {count} worker{'s' * (count > 1)}", 0) for count in (1, 2)),
+    Run("10000000", 0, "parquet", 0),
 ]
+METHODS = ("network", "parquet", "dask")
 _CHUNK = 250_000
+_PASSES, _BIG = 200, 2**20  # of the network: how many, and numbers in a large answer
 
 
 def run_big(names: list[str]) -> None:
@@ -31,7 +35,8 @@ def run_big(names: list[str]) -> None:
     for run in RUNS:
         if run.method.split(",")[0] in names and run not in done:
             with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
-                row = process.submit(measure_run, run).result()
+                measure = measure_network if run.method == "network" else measure_run
+                row = process.submit(measure, run).result()
             store.append(vars(run) | row | provenance())
             print(run.dataset, run.method, row["seconds"], row["metrics"], flush=True)
 
@@ -114,6 +119,55 @@ def _fit_dask(run: Run, directory: str) -> tuple[float, float, dict]:
         "peak_mib": peak_memory_mib(),
         "peak_of_a_worker_mib": peak,
     }  # fmt: skip
+
+
+def measure_network(run: Run) -> dict:
+    """Seconds of a pass over two workers that does nothing, and of a byte that a worker answers."""
+    from dask import delayed
+    from distributed import Client, LocalCluster
+
+    from treecdf.dask_rows import DaskRows
+
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster, Client(cluster) as client:
+        tables = [delayed(_tiny_table)() for _ in range(2)]
+        source = DaskRows(client, tables, [0, 10])
+        source.open(client.compute(tables))
+        seconds = {}
+        for name, size in (("empty", 1), ("big", _BIG)):
+            source.blocks("table", _zeros, size)
+            passes = _PASSES if name == "empty" else _PASSES // 10
+            start = time.perf_counter()
+            for _ in range(passes):
+                source.blocks("table", _zeros, size)
+            seconds[name] = (time.perf_counter() - start) / passes
+        source.close()
+    a_byte = (seconds["big"] - seconds["empty"]) / (2 * 8 * _BIG)
+    metrics = {"seconds_a_pass": seconds["empty"], "seconds_a_byte": a_byte, "load_after": os.getloadavg()[0]}
+    return {"settings": {"passes": _PASSES}, "seconds": seconds, "metrics": metrics}
+
+
+def _tiny_table() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    return np.zeros((10, 1)), np.zeros((10, 1)), np.ones(10)
+
+
+def _zeros(x: np.ndarray, y: np.ndarray, weight: np.ndarray, size: int) -> np.ndarray:
+    return np.zeros(size)
+
+
+def seconds_a_tree(rows: float, workers: int) -> tuple[float, float]:
+    """Seconds of work and of communication for a tree, by the stored figures of one worker and of the network."""
+    from treecdf.table import block_slices
+
+    stored = latest(Store("big").read())
+    one, network = (
+        stored[Run("2000000", 0, "dask, 1 worker", 0)]["metrics"],
+        stored[Run("none", 0, "network", 0)]["metrics"],
+    )
+    blocks, blocks_of_one = len(block_slices(int(rows))), len(block_slices(2_000_000))
+    work = one["cpu_of_workers"] / TREES / 2e6 * rows / workers
+    received = one["bytes_from_workers_a_tree"] / blocks_of_one * blocks
+    sent = one["bytes_to_workers_a_tree"] * workers
+    return work, one["calls_a_tree"] * network["seconds_a_pass"] + (received + sent) * network["seconds_a_byte"]
 
 
 def _warm_up() -> None:

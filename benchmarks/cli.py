@@ -5,6 +5,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks.big import METHODS as BIG_METHODS
 from benchmarks.big import run_big
 from benchmarks.datasets import DATASETS
 from benchmarks.figures import write_figures
@@ -53,7 +54,7 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--skip-naive-mlp", action="store_true", help="part a without its minutes of waiting")
     command = commands.add_parser("big", help="fits to files and on Dask workers (extra dask)")
     command.set_defaults(command=_big)
-    command.add_argument("--methods", type=_list_of(["parquet", "dask"]), default=["parquet", "dask"], metavar="a,b")
+    command.add_argument("--methods", type=_list_of(BIG_METHODS), default=list(BIG_METHODS), metavar="a,b")
     command = commands.add_parser("microbiome", help="synthetic microbiomes given age (the paper's section 3.4)")
     command.set_defaults(command=_microbiome)
     methods = list(MICROBIOME_METHODS)

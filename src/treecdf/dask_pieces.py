@@ -78,6 +78,7 @@ def _on_workers(client: Any, tables: Sequence[Any], sizes: Ints) -> Iterator[tup
         futures = iter(client.compute([block for blocks in lazy for block in blocks]))
         for source, blocks in zip(rows, lazy, strict=True):
             source.open([next(futures) for _ in blocks])
+        del futures  # the workers need the tables no longer
         yield rows[0], rows[1] if len(rows) > 1 else None
     finally:
         for source in rows:

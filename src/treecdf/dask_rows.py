@@ -24,7 +24,9 @@ from treecdf.shard import Block, Call
 from treecdf.streaming import Columns
 
 _PATIENCE = 300  # seconds to wait for a worker when there is none
-_MOST_LOSSES = 10  # of one site in one call
+_LOOK = 5  # seconds between looks whether a worker is still there
+_MOST_LOSSES = 10  # of one site in one pass
+_UNSTABLE = f"Rows were lost {_MOST_LOSSES} times in one pass: the workers do not stay alive."
 _READS = {"sums", "column", "densities"}  # calls that leave the rows as they are
 
 Request = tuple[Any, ...]  # a method of Local, and its arguments
@@ -85,9 +87,10 @@ class DaskRows:
         self._homes = workers[: len(self._sites)]
 
     def open(self, tables: Sequence[Any]) -> None:
-        """Build the sites of futures of the tables."""
-        built = [self._build(k, tables) for k in range(len(self._sites))]
-        self._homes = self._client.gather(built)
+        """Build the sites from futures of the tables."""
+        built = [self._build(k, [tables[b] for b in blocks]) for k, blocks in enumerate(self._sites)]
+        for k, future in enumerate(built):
+            self._homes[k] = self._result(k, future) or self._rebuild(k)
 
     def close(self) -> None:
         """Let the workers forget the rows."""
@@ -125,25 +128,38 @@ class DaskRows:
 
     def _answer(self, k: int, future: Any, payload: bytes) -> bytes:
         for _ in range(_MOST_LOSSES):
-            found = future.result()
+            found = self._result(k, future)
             if isinstance(found, bytes):
                 return found
-            if found == self._homes[k] or self._homes[k] not in self._client.nthreads():
-                self._homes[k] = self._least_busy()
-                self._homes[k] = self._build(k, self._client.compute(list(self._tables))).result()
+            if found in (None, self._homes[k]) or self._homes[k] not in self._client.nthreads():
+                self._homes[k] = self._rebuild(k)
             future = self._send(k, payload)
-        raise RuntimeError(f"Rows were lost {_MOST_LOSSES} times in one pass: the workers do not stay alive.")
+        raise RuntimeError(_UNSTABLE)
+
+    def _rebuild(self, k: int) -> str:
+        """Read the rows of a site again, on the least busy worker; return its address."""
+        for _ in range(_MOST_LOSSES):
+            workers = list(self._client.nthreads()) or self._wait_for_workers()
+            self._homes[k] = min(workers, key=self._homes.count)
+            tables = self._client.compute([self._tables[b] for b in self._sites[k]])
+            address = self._result(k, self._build(k, tables))
+            if address is not None:
+                return str(address)
+        raise RuntimeError(_UNSTABLE)
 
     def _build(self, k: int, tables: Sequence[Any]) -> Any:
-        blocks = self._sites[k]
-        own, firsts = [tables[b] for b in blocks], [self._firsts[b] for b in blocks]
-        history = dumps(self._journal.requests())
-        args = (self._key, k, self._clock, own, firsts, history)
+        firsts = [self._firsts[b] for b in self._sites[k]]
+        args = (self._key, k, self._clock, tables, firsts, dumps(self._journal.requests()))
         return self._client.submit(build, *args, workers=[self._homes[k]], allow_other_workers=True, pure=False)
 
-    def _least_busy(self) -> str:
-        workers = list(self._client.nthreads()) or self._wait_for_workers()
-        return min(workers, key=self._homes.count)
+    def _result(self, k: int, future: Any) -> Any:
+        """What a task on a site's worker returns; None if the worker is gone and no other took over the task."""
+        while True:
+            try:
+                return future.result(timeout=_LOOK)
+            except TimeoutError:
+                if self._homes[k] not in self._client.nthreads():
+                    return None
 
     def _wait_for_workers(self) -> list[str]:
         self._client.wait_for_workers(1, timeout=_PATIENCE)
