@@ -30,6 +30,7 @@ from treecdf.summary import summarize
 from treecdf.table import (
     Table,
     check_bounds,
+    check_counts,
     check_size,
     has_repeats,
     outcome_names,
@@ -285,7 +286,8 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
         self._check_parameters()
         rng = as_generator(self.random_state)
         table = read_table(self, X, y, sample_weight, rng)
-        check_size(table, self.min_samples_node)
+        check_size(table)
+        check_counts(table, self.min_samples_node)
         self.n_outcomes_ = table.y.shape[1]
         self.outcome_names_ = outcome_names(y, self.n_outcomes_)
         bounds = read_bounds(self.bounds, self.n_outcomes_)
@@ -315,7 +317,7 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
         values, self.grid_ = read_atoms(self.atoms, table), read_grid(self.resolution, table)
         self.atoms_ = Atoms.fit(values, table, rng) if len(values) else None
         table = continuous_part(table, values, self.grid_, bounds, rng)
-        check_size(table, self.min_samples_node)
+        check_size(table, len(values))
         if validation is not None:
             validation = continuous_part(validation, values, self.grid_, bounds, rng)
             validation = validation if len(validation) else None
