@@ -64,9 +64,7 @@ class RecordedDistribution(ConditionalDistribution):
         if self.n_outcomes > 1:
             return self._latent.pit(y)
         points, shape = self._points(y)
-        upper = points[..., 0]
-        if self._grid is not None:
-            upper = self._grid.round(points)[..., 0] + self._grid.step[0] / 2
+        upper = (points if self._grid is None else self._grid.edge(points))[..., 0]
         below = (self._share[:, None, 1:] * (self._values <= points)).sum(axis=-1)
         return np.minimum(self._share[:, :1] * self._latent.cdf(upper) + below, 1.0).reshape(shape)
 
@@ -79,7 +77,8 @@ class RecordedDistribution(ConditionalDistribution):
         at_atom = np.zeros(levels.shape)
         rest = np.ones(levels.shape, bool)  # levels above all atoms so far
         for value, own in zip(self._values, self._share[:, 1:].T, strict=True):
-            left = share * self._latent.cdf(np.full((len(self), 1), value)) + before
+            edge = value if self._grid is None else self._grid.edge_below(np.array([value]))[0]
+            left = share * self._latent.cdf(np.full((len(self), 1), edge)) + before
             is_below = rest & (levels < left)
             inside[is_below] = ((levels - before) / share)[is_below]
             rest &= ~is_below
