@@ -267,3 +267,12 @@ def test_the_cdf_between_points_of_the_grid_is_that_of_the_point_below(on_grid):
     at, between, after = (d.cdf(np.full(10, y)) for y in (2.0, 2.9, 3.0))
     assert np.array_equal(at, between)
     assert (at < after).all()
+
+
+def test_outcomes_at_bounds_that_cut_a_cell_are_possible():
+    """The cell around -1 is cut at -0.51: next to nothing of it is inside in either outcome."""
+    both = np.round(np.abs(4 * X[:100, :2]))
+    both[0], both[1] = 0.0, -0.51
+    model = small(resolution=1.0, bounds=(-0.51, None), base="box").fit(X[:100], both)
+    assert np.isfinite(model.log_prob(X[:100], both)).all()
+    assert np.isneginf(model.log_prob(X[:1], [[-0.6, 1.0]])).all()

@@ -18,14 +18,15 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import expit, logsumexp
 from scipy.stats import kstest, lognorm, norm
+from sklearn.base import clone
 
-from treecdf import Logistic, Stage, TreeFlowRegressor
+from treecdf import BoostedTrees, Logistic, Stage, TreeFlowRegressor
 
 ERRORS = 4  # standard errors by which a fit may seem better than the truth
 LEVEL = 1e-3  # of the Kolmogorov-Smirnov test, on PIT_ROWS fresh rows
 PIT_ROWS = 1000
-RATE = 0.4  # the gap closes at least like n^-RATE
-LOST = 0.02  # nats a row that may be lost to dependence that is not there, at 1000 rows
+RATE = 0.3  # the gap closes at least like n^-RATE
+LOST = 0.03  # nats a row that may be lost to dependence that is not there, at 1000 rows
 FRESH = 20_000
 
 
@@ -60,9 +61,8 @@ def _branches(x, y):
 
 
 FAST = TreeFlowRegressor(effort="fast", random_state=0)
-TREES = TreeFlowRegressor(
-    base="box", stages=[Stage(Logistic(basis="hinges"), 6)], c0=0.1, max_trees=300, random_state=0
-)
+NODES = [Stage(Logistic(basis="hinges"), 6), Stage(BoostedTrees(), 6)]
+TREES = TreeFlowRegressor(base="box", stages=NODES, c0=0.1, subsample=0.7, random_state=0)
 TRUTHS = {
     "normal": Truth(
         lambda x, rng: rng.normal(*_place(x)),
@@ -72,7 +72,7 @@ TRUTHS = {
     "skewed": Truth(
         lambda x, rng: np.exp(_place(x)[0] + 0.5 * rng.normal(size=len(x))),
         lambda x, y: lognorm.logpdf(y, 0.5, scale=np.exp(_place(x)[0])),
-        FAST,
+        TREES,
     ),
     "branches": Truth(_draw_branches, _branches, TREES),
 }
@@ -93,11 +93,15 @@ class Line:
         """Nats a row that the truth is ahead."""
         return self.true - self.fitted
 
+    def __str__(self):
+        gap = f"gap {self.gap:.4f} +- {self.error:.4f}"
+        return f"true {self.true:.4f}  fitted {self.fitted:.4f}  {gap}  KS level {self.level:.3f}"
+
 
 def compare(name, n, seed=0):
     """A fit to n rows against the truth."""
     truth = TRUTHS[name]
-    model = truth.model.fit(*truth.rows(n, [seed, n]))
+    model = clone(truth.model).fit(*truth.rows(n, [seed, n]))
     x, y = truth.rows(FRESH, [seed, n, 1])
     true, fitted = truth.log_density(x, y), model.log_prob(x, y)
     pit = model.predict_distribution(x[:PIT_ROWS]).cdf(y[:PIT_ROWS])
@@ -118,9 +122,8 @@ def lost_to_chance(name, n=1000, seed=0):
     y = rng.permutation(y)
     x_new, y_new = truth.rows(FRESH, [seed, 3])
     y_new = rng.permutation(y_new)
-    model = truth.model
-    dependent = model.fit(x, y).log_prob(x_new, y_new)
-    marginal = model.fit(np.zeros((n, 1)), y).log_prob(np.zeros((FRESH, 1)), y_new)
+    dependent = clone(truth.model).fit(x, y).log_prob(x_new, y_new)
+    marginal = clone(truth.model).fit(np.zeros((n, 1)), y).log_prob(np.zeros((FRESH, 1)), y_new)
     return float(np.mean(marginal - dependent))
 
 
@@ -137,10 +140,7 @@ def main():
             begin = time.perf_counter()
             lines.append(line := compare(name, n))
             is_right &= line.gap > -ERRORS * line.error and line.level > LEVEL
-            say(
-                f"{name:9} n {n:6}  true {line.true:.4f}  fitted {line.fitted:.4f}  gap {line.gap:.4f} +- {line.error:.4f}"
-                f"  KS level {line.level:.3f}  {time.perf_counter() - begin:.0f} s"
-            )
+            say(f"{name:9} n {n:6}  {line}  {time.perf_counter() - begin:.0f} s")
         if len(lines) > 1:
             is_right &= rate(lines) >= RATE
             say(f"{name:9} gap like n^-{rate(lines):.2f}, at least n^-{RATE}")

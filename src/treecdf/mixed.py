@@ -135,9 +135,15 @@ class RecordedDistribution(ConditionalDistribution):
 
     def _continuous(self, points: Array) -> Array:
         """Log density (n, m) of the part that is no atom, spread over the cells of a grid."""
-        grid = self._grid
-        if grid is None:
+        if self._grid is None:
             return self._mixture.log_prob(points, self._x, self._n_threads)
+        log_density = self._of_cells(points, self._grid)
+        impossible = np.isneginf(log_density)
+        if impossible.any():  # a cell that bounds cut may have its outcome inside and all that is looked at outside
+            log_density = np.where(impossible, self._mixture.log_prob(points, self._x, self._n_threads), log_density)
+        return log_density
+
+    def _of_cells(self, points: Array, grid: Grid) -> Array:
         n, m, d = points.shape
         center = grid.round(points)
         if d > 1:
