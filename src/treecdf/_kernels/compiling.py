@@ -34,7 +34,7 @@ def inlined_kernel(function):
 
 def announce_compilation(stream=None) -> bool:
     """Say on a terminal that the first fit compiles its kernels; True when there is nothing on disk yet."""
-    if config.DISABLE_JIT:
+    if config.DISABLE_JIT:  # type: ignore[attr-defined]
         return False
     cold = not any(compiled.signatures for compiled in _REGISTERED) and not any(
         _is_on_disk(compiled) for compiled in _REGISTERED
