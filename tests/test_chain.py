@@ -406,6 +406,15 @@ def test_levels_zero_and_one_are_the_ends(name):
     assert (y == [-np.inf, np.inf]).all()
 
 
+def test_levels_of_one_are_met_where_rounded_weights_fall_short_of_one():
+    members = PAIRS["far apart"] * 5
+    mixture = Mixture(members, np.full((1, len(members)), -np.log(len(members))))
+    assert np.exp(mixture.log_weights).cumsum()[-1] < 1
+    y = mixture.inverse(np.tile([[0.0], [0.4], [1.0]], (3, 1, 1)), AT)[..., 0]
+    assert (y[:, [0, 2]] == [-np.inf, np.inf]).all()
+    assert np.isfinite(y[:, 1]).all()
+
+
 def test_a_level_between_the_modes_lands_between_them():
     mixture = Mixture(PAIRS["far apart"], np.log([[0.3, 0.7]]))
     y = mixture.inverse(np.full((3, 1, 1), 0.3), AT)[..., 0]

@@ -257,3 +257,28 @@ def test_rows_of_no_weight_do_not_count():
     model = small(atoms="auto").fit(x, y, sample_weight=weight)
     assert model.atoms_.values.tolist() == [0.0]
     assert np.array_equal(model.log_prob(X, Y), small(atoms="auto").fit(X, Y).log_prob(X, Y))
+
+
+def test_quantiles_ascend_over_an_atom_beside_the_grid():
+    y = np.where(IS_ZERO, 0.4, np.round(4 + 2 * X[:, 1]))
+    d = small(atoms=0.4, resolution=[1.0]).fit(X, y).predict_distribution(X[:30])
+    levels = np.linspace(0, 1, 400)
+    quantiles = d.icdf(levels)
+    assert (np.diff(quantiles, axis=1) >= 0).all()
+    assert (d.cdf(quantiles) >= levels - 1e-9).all()
+
+
+def test_the_cdf_between_points_of_the_grid_is_that_of_the_point_below(on_grid):
+    d = on_grid.predict_distribution(X[:10])
+    at, between, after = (d.cdf(np.full(10, y)) for y in (2.0, 2.9, 3.0))
+    assert np.array_equal(at, between)
+    assert (at < after).all()
+
+
+def test_outcomes_at_bounds_that_cut_a_cell_are_possible():
+    """The cell around -1 is cut at -0.51: next to nothing of it is inside in either outcome."""
+    both = np.round(np.abs(4 * X[:100, :2]))
+    both[0], both[1] = 0.0, -0.51
+    model = small(resolution=1.0, bounds=(-0.51, None), base="box").fit(X[:100], both)
+    assert np.isfinite(model.log_prob(X[:100], both)).all()
+    assert np.isneginf(model.log_prob(X[:1], [[-0.6, 1.0]])).all()

@@ -126,3 +126,13 @@ def test_auto_is_the_box_with_bounds_and_the_t_without():
 def test_bounds_are_refused():
     with pytest.raises(ValueError, match="bounds"):
         fit(bounds=[(None, None), (0, None)])
+
+
+@pytest.mark.parametrize("dof", [3.0, 5.0, 7.0, 10.0, 30.0, 100.0])
+def test_quantiles_of_the_smallest_levels_are_on_the_left(dof):
+    base = Student(np.zeros(1), np.ones(1), np.array([dof]))
+    levels = np.array([0.0, 1e-300, 1e-200, 1e-101, 1e-99, 1e-12, 0.3])
+    quantiles = base.from_box(levels[:, None])[:, 0]
+    assert quantiles[0] == -np.inf
+    assert (np.diff(quantiles) > 0).all()
+    np.testing.assert_allclose(base.to_box(quantiles[1:, None])[0][:, 0], levels[1:], rtol=1e-8)

@@ -132,3 +132,15 @@ def test_score_leaves_out_impossible_outcomes_of_weight_zero():
     model = TreeFlowRegressor(bounds=(-10, 10), max_trees=3, random_state=0).fit(X, Y)
     assert model.score(X[:2], [0.0, 11.0]) == -np.inf
     assert model.score(X[:2], [0.0, 11.0], [1, 0]) == pytest.approx(model.log_prob(X[:1], [0.0])[0], rel=1e-9)
+
+
+def test_weights_of_mean_one_are_counts():
+    weight = np.array([0.1, 0.2, 0.3, 1.4, 3.0 - 1e-14])
+    assert weight.sum() < 5
+    TreeFlowRegressor(max_trees=1, random_state=0).fit(X[:5], Y[:5], weight)
+
+
+def test_weights_of_the_rows_besides_atoms_are_not_judged_again():
+    weight = np.where(np.arange(12) < 8, 2.0, 0.5)
+    y = np.where(np.arange(12) < 8, 0.0, Y[:12])
+    TreeFlowRegressor(max_trees=1, atoms=[0.0], random_state=0).fit(X[:12], y, weight)

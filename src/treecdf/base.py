@@ -8,7 +8,7 @@ from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaln, stdtr, stdtrit
+from scipy.special import betaincinv, gammaln, stdtr, stdtrit
 
 Array = NDArray[np.float64]
 Bound = tuple[float | None, float | None]
@@ -20,6 +20,7 @@ _DEGREES = (100.0, 30.0, 15.0, 10.0, 7.0, 5.0, 4.0, 3.0)  # of freedom; three ha
 _T_STEPS = 20  # of expectation maximisation for each
 _SMALLEST_T_SCALE = 0.1  # in half widths of the central 80 %
 _LARGEST_T_FIT = 20_000  # rows
+_SMALL_LEVEL = 1e-100
 _FAR = 1e300  # distances are cut here, so that every finite outcome has a finite log density
 
 
@@ -279,8 +280,15 @@ class Student(Unconditional, Everywhere):
     def from_box(self, v: Array, parameters: Array | None = None) -> Array:
         """Inverse of `to_box`; 0 and 1 go to the ends of the line."""
         with np.errstate(over="ignore"):
-            r = self.location + self.scale * stdtrit(self.dof, v)
+            r = self.location + self.scale * _t_quantile(v, self.dof)
         return r if self.rotation is None else self.rotation.turn_back(r)
+
+
+def _t_quantile(p: Array, dof: Array) -> Array:
+    """Quantiles of the standard Student t; SciPy's own are of the wrong sign at the smallest levels."""
+    with np.errstate(divide="ignore"):
+        z = betaincinv(dof / 2, 0.5, 2 * np.minimum(p, _SMALL_LEVEL))
+        return np.where(p < _SMALL_LEVEL, -np.sqrt(dof * (1 - z) / z), stdtrit(dof, p))
 
 
 def _t_log_density(t: Array, dof: Array) -> Array:

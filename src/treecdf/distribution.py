@@ -64,8 +64,9 @@ class ConditionalDistribution:
         return self._mixture.log_prob(points, self._x, self._n_threads).reshape(shape)
 
     def pdf(self, y: ArrayLike) -> Array:
-        """Exact density in the outcome's own unit."""
-        return np.exp(self.logpdf(y))
+        """Exact density in the outcome's own unit, infinite where it is beyond the range of float64."""
+        with np.errstate(over="ignore"):
+            return np.exp(self.logpdf(y))
 
     def pit(self, y: ArrayLike) -> Array:
         """The flow's own u: independent uniforms if the model is right. One outcome: the CDF.

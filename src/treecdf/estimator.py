@@ -36,6 +36,7 @@ from treecdf.summary import summarize
 from treecdf.table import (
     Table,
     check_bounds,
+    check_counts,
     check_size,
     has_repeats,
     is_dask,
@@ -315,7 +316,8 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
         checkpoint = NoCheckpoint() if self.checkpoint is None else Checkpoint(self.checkpoint)
         rng = checkpoint.generator(self.random_state)
         table = read_table(self, X, y, sample_weight, rng)
-        check_size(table, self.min_samples_node)
+        check_size(table)
+        check_counts(table, self.min_samples_node)
         self.n_outcomes_ = table.y.shape[1]
         self.outcome_names_ = outcome_names(y, self.n_outcomes_)
         bounds = read_bounds(self.bounds, self.n_outcomes_)
@@ -386,11 +388,7 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
         values, self.grid_ = read_atoms(self.atoms, table), read_grid(self.resolution, table)
         self.atoms_ = Atoms.fit(values, table, rng) if len(values) else None
         table = continuous_part(table, values, self.grid_, bounds, rng)
-        if not len(table):
-            raise ValueError(
-                "Every outcome is an atom: nothing continuous is left. See resolution=, or use a classifier."
-            )
-        check_size(table, self.min_samples_node)
+        check_size(table, len(values))
         if validation is not None:
             validation = continuous_part(validation, values, self.grid_, bounds, rng)
             validation = validation if len(validation) else None

@@ -67,7 +67,7 @@ class TreeFlow:
         moved = np.clip(v, 1e-300, 1.0)
         for block in reversed(self.blocks):
             moved = block.inverse(moved, z)
-        moved = np.minimum(moved, largest)
+        moved = np.where(v > 0, np.minimum(moved, largest), v)  # the lower end stays where it is
         return self.base.from_box(np.where(inside[..., None], moved, v), parameters)
 
     def trees(self) -> list[TreeFlow]:

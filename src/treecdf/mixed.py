@@ -64,9 +64,7 @@ class RecordedDistribution(ConditionalDistribution):
         if self.n_outcomes > 1:
             return self._latent.pit(y)
         points, shape = self._points(y)
-        upper = points[..., 0]
-        if self._grid is not None:
-            upper = self._grid.round(points)[..., 0] + self._grid.step[0] / 2
+        upper = (points if self._grid is None else self._grid.edge(points))[..., 0]
         below = (self._share[:, None, 1:] * (self._values <= points)).sum(axis=-1)
         return np.minimum(self._share[:, :1] * self._latent.cdf(upper) + below, 1.0).reshape(shape)
 
@@ -79,7 +77,8 @@ class RecordedDistribution(ConditionalDistribution):
         at_atom = np.zeros(levels.shape)
         rest = np.ones(levels.shape, bool)  # levels above all atoms so far
         for value, own in zip(self._values, self._share[:, 1:].T, strict=True):
-            left = share * self._latent.cdf(np.full((len(self), 1), value)) + before
+            edge = value if self._grid is None else self._grid.edge_below(np.array([value]))[0]
+            left = share * self._latent.cdf(np.full((len(self), 1), edge)) + before
             is_below = rest & (levels < left)
             inside[is_below] = ((levels - before) / share)[is_below]
             rest &= ~is_below
@@ -136,9 +135,15 @@ class RecordedDistribution(ConditionalDistribution):
 
     def _continuous(self, points: Array) -> Array:
         """Log density (n, m) of the part that is no atom, spread over the cells of a grid."""
-        grid = self._grid
-        if grid is None:
+        if self._grid is None:
             return self._mixture.log_prob(points, self._x, self._n_threads)
+        log_density = self._of_cells(points, self._grid)
+        impossible = np.isneginf(log_density)
+        if impossible.any():  # a cell that bounds cut may have its outcome inside and all that is looked at outside
+            log_density = np.where(impossible, self._mixture.log_prob(points, self._x, self._n_threads), log_density)
+        return log_density
+
+    def _of_cells(self, points: Array, grid: Grid) -> Array:
         n, m, d = points.shape
         center = grid.round(points)
         if d > 1:

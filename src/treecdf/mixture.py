@@ -183,8 +183,8 @@ def _solve(mixture: Mixture, u: Array, x: Array, known: Conditions, low: Array, 
         a, b = low[rows], high[rows]
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             following = here - gap * np.exp(-log_density)
-        # Newton's steps that do not halve may go on for ever.
-        is_good = (following > a) & (following < b) & (np.abs(following - here) <= last[rows] / 2)
+            # Newton's steps that do not halve may go on for ever.
+            is_good = (following > a) & (following < b) & (np.abs(following - here) <= last[rows] / 2)
         is_there = np.abs(gap) <= _ROUNDING * np.minimum(wanted, 1 - wanted)
         following = np.where(is_good, following, np.where(is_there, here, a / 2 + b / 2))
         y[rows] = following

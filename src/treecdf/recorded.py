@@ -24,6 +24,7 @@ _STANDS_OUT = 10.0  # it comes so many times as often as the values around it
 _NEIGHBOURS = 10  # on either side
 _MOST_ATOMS = 20
 _N_FOLDS = 5
+_SAME_CELL = 1e-6  # of a step: what is so near a point of the grid is that point
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,19 @@ class Grid:
         with np.errstate(invalid="ignore"):
             rounded = self.origin + step * np.round((y - self.origin) / step)
         return np.where((self.step > 0) & np.isfinite(y), rounded, y)
+
+    def edge(self, y: Array) -> Array:
+        """Where the cells of recorded values up to y (..., d) end and those of values above y begin."""
+        step = np.where(self.step > 0, self.step, 1.0)
+        with np.errstate(invalid="ignore"):
+            number = np.floor((y - self.origin) / step + _SAME_CELL)
+            edge = self.origin + step * (number + 0.5)
+        return np.where((self.step > 0) & np.isfinite(y), edge, y)
+
+    def edge_below(self, y: Array) -> Array:
+        """Where the cells of recorded values below y (..., d) end."""
+        step = np.where(self.step > 0, self.step, 1.0)
+        return np.where(self.step > 0, self.edge(y - 2 * _SAME_CELL * step), y)
 
 
 def read_atoms(atoms: Any, table: Table) -> Array:

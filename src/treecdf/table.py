@@ -161,12 +161,18 @@ def check_bounds(table: Table, bounds: Sequence[Bound], name: str) -> None:
         raise ValueError(f"{name} is beyond {_LARGEST_OUTCOME:g} in row {table.number[row]}: rescale it.")
 
 
-def check_size(table: Table, min_samples_node: float) -> None:
-    """Complain about too few rows, warn about weights that cannot be counts."""
+def check_size(table: Table, atoms: int = 0) -> None:
+    """Complain about too few rows, of which atoms are not counted."""
     if len(table) < 2:
-        raise ValueError(f"Found {len(table)} row(s) (n_samples = {len(table)}): at least 2 are required.")
+        besides = f" besides {atoms} atom(s)" if atoms else ""
+        raise ValueError(f"Found {len(table)} row(s){besides} (n_samples = {len(table)}): at least 2 are required.")
+
+
+def check_counts(table: Table, min_samples_node: float) -> None:
+    """Warn about weights that cannot be counts."""
     total = table.weight.sum()
-    if total < min(min_samples_node, len(table)) and not (table.weight == 1).all():
+    fewest = min(min_samples_node, len(table)) * (1 - 1e-9)  # weights of mean one add up to the rows but for rounding
+    if total < fewest and not (table.weight == 1).all():
         warnings.warn(
             f"The sample weights add up to {total:g} for {len(table)} rows. They count as numbers of rows, so "
             f"no node reaches min_samples_node={min_samples_node:g}; multiply them if that is not meant.",

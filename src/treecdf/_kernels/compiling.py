@@ -3,7 +3,7 @@
 import os
 import sys
 
-from numba import njit
+from numba import config, njit
 
 # Sums may be reordered and fused (that is what lets them use vector units), but infinities and NaN keep
 # their meaning, so overflow of exp() to inf stays harmless. Threads run over shards of rows, never inside
@@ -34,6 +34,8 @@ def inlined_kernel(function):
 
 def announce_compilation(stream=None) -> bool:
     """Say on a terminal that the first fit compiles its kernels; True when there is nothing on disk yet."""
+    if config.DISABLE_JIT:  # type: ignore[attr-defined]
+        return False
     cold = not any(compiled.signatures for compiled in _REGISTERED) and not any(
         _is_on_disk(compiled) for compiled in _REGISTERED
     )

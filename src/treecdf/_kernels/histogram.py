@@ -91,7 +91,7 @@ def add_histograms(codes, rows, place, gradient, hessian, weight, columns, sums)
     for c in range(len(columns)):
         bins = codes[columns[c]]
         for r in range(len(rows)):
-            at = node[r] + c * of_column + bins[np.uint64(rows[r])] * size
+            at = node[r] + c * of_column + np.int64(bins[np.uint64(rows[r])]) * size  # bytes overflow uncompiled
             _add_values(flat, np.uint64(at), values, np.uint64(r * size), size)
 
 
