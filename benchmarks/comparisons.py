@@ -40,8 +40,12 @@ def fit_seconds(rows: Sequence[dict]) -> float:
 def mean_se(values: np.ndarray) -> str:
     """Mean and standard error as text; the standard error needs two values, all finite."""
     if len(values) < 2 or not np.isfinite(values).all():
-        return f"{np.mean(values):.3f}"
-    return f"{np.mean(values):.3f} ± {np.std(values, ddof=1) / np.sqrt(len(values)):.3f}"
+        return _number(np.mean(values))
+    return f"{_number(np.mean(values))} ± {_number(np.std(values, ddof=1) / np.sqrt(len(values)))}"
+
+
+def _number(value: float) -> str:
+    return f"{value:.3f}" if abs(value) < 1e4 or np.isinf(value) else f"{value:.1e}"
 
 
 def published(figure: tuple[float, float | None]) -> str:
