@@ -15,7 +15,7 @@ matplotlib.use("Agg")
 pyplot = pytest.importorskip("matplotlib.pyplot")
 
 ROOT = Path(__file__).parent.parent
-PAGES = ["README.md", "docs/index.md", "docs/tables.md", "docs/command-line.md", "docs/settings.md"]
+PAGES = ["README.md", "docs/index.md", "docs/tables.md", "docs/command-line.md", "docs/settings.md", "docs/scaling.md"]
 
 
 def blocks(text):
