@@ -17,7 +17,10 @@ pyplot = pytest.importorskip("matplotlib.pyplot")
 ROOT = Path(__file__).parent.parent
 PAGES = [
     "README.md",
-    *(f"docs/{name}.md" for name in ("index", "tables", "compositions", "command-line", "scikit-learn", "settings")),
+    *(
+        f"docs/{name}.md"
+        for name in ("index", "tables", "compositions", "command-line", "scikit-learn", "settings", "scaling")
+    ),
 ]
 
 

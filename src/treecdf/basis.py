@@ -33,6 +33,7 @@ class Basis:
     n_candidates: int = 1
 
     @staticmethod
+    @cache
     def empty() -> Basis:
         """No features: the search sees shares only."""
         return Basis(np.empty(0, np.int64), np.empty(0), np.empty(0, np.int64))
