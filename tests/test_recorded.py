@@ -51,7 +51,7 @@ def test_atoms_are_values_that_come_more_often_than_those_around_them():
 
 def test_atoms_that_leave_nothing_are_refused():
     x = np.arange(20.0)[:, None]
-    with pytest.raises(ValueError, match="Found 0 row.s. besides 2 atom"):
+    with pytest.raises(ValueError, match=r"Found 0 row\(s\) besides 2 atom"):
         TreeFlowRegressor(atoms=[0.0, 1.0]).fit(x, np.arange(20) % 2)
 
 
