@@ -39,7 +39,9 @@ class ParquetPieces:
         self._weight, self._directory = weight, directory
         taken = {*self._outcomes, weight}
         names = list(self._dataset.schema.names)
-        self._covariates = [name for name in names if name not in taken] if covariates is None else list(covariates)
+        index = (self._dataset.schema.pandas_metadata or {}).get("index_columns", [])
+        left = [name for name in names if name not in taken and name not in index]
+        self._covariates = left if covariates is None else list(covariates)
         unknown = [name for name in (*self._outcomes, *self._covariates) if name not in names]
         if unknown or (weight is not None and weight not in names):
             raise ValueError(f"Expected columns of the files: {', '.join(names)}; got {(*unknown, weight)[0]!r}.")
@@ -63,6 +65,6 @@ class ParquetPieces:
         )
         for batch in batches:
             if len(batch):
-                frame = batch.to_pandas()
+                frame = batch.to_pandas(ignore_metadata=True)
                 given = None if self._weight is None else frame[self._weight].to_numpy()
                 yield frame[self._covariates], frame[self._outcomes], given
