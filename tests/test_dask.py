@@ -98,6 +98,7 @@ def test_without_a_cluster_the_rows_go_to_files(in_memory):
     assert bits(model(subsample=0.7).fit(*frames(3))) == bits(in_memory)
 
 
+@pytest.mark.filterwarnings("ignore:The inplace keyword")  # Dask's own, with recent pandas
 def test_columns_of_files_are_divided_alike(tmp_path, in_memory):
     """Dask reads a few narrow columns in fewer partitions than the whole table."""
     for k, rows in enumerate(np.array_split(np.arange(N), 6)):
