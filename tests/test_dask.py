@@ -98,6 +98,27 @@ def test_without_a_cluster_the_rows_go_to_files(in_memory):
     assert bits(model(subsample=0.7).fit(*frames(3))) == bits(in_memory)
 
 
+@pytest.mark.filterwarnings("ignore:The inplace keyword")  # Dask's own, with recent pandas
+def test_columns_of_files_are_divided_alike(tmp_path, in_memory):
+    """Dask reads a few narrow columns in fewer partitions than the whole table."""
+    for k, rows in enumerate(np.array_split(np.arange(N), 6)):
+        X.assign(y=Y).iloc[rows].to_parquet(tmp_path / f"{k}.parquet", index=False)
+    frame = dd.read_parquet(tmp_path)
+    fitted = model(subsample=0.7).fit(frame[["a", "b"]], frame["y"])
+    assert bits(fitted) == bits(in_memory)
+    assert len(fitted.log_prob(frame[["a", "b"]], frame["y"]).compute()) == N
+
+
+def test_partitions_may_be_empty():
+    table = dd.from_pandas(X.assign(y=Y, row=np.arange(N)), npartitions=4, sort=False)
+    some = table[(table["row"] < 300) | (table["row"] >= 650)]
+    x, y = some[["a", "b"]], some["y"]
+    here = np.r_[0:300, 650:N]
+    fitted, ours = model().fit(x, y), model().fit(X.iloc[here], Y.iloc[here])
+    np.testing.assert_array_equal(fitted.log_prob(x, y).compute(), ours.log_prob(X.iloc[here], Y.iloc[here]))
+    assert fitted.sample(x, 3).compute().shape == (len(here), 3)
+
+
 def test_a_killed_worker_changes_nothing(client, in_memory, monkeypatch):
     """One dies while a logistic node is fitted, another between the rounds of boosted trees; both come back empty."""
     seen, built = [], []

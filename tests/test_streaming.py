@@ -129,6 +129,9 @@ def test_complaints_name_rows_and_columns(tmp_path):
         model().fit_parquet(path, "nothing")
     with pytest.raises(ValueError, match=r"Outcome 0 of y is .* outside its bounds"):
         model(bounds=(0, None)).fit_parquet(path, "y")
+    write(tmp_path, X.assign(y=Y[:, 0])[:0])
+    with pytest.raises(ValueError, match=r"Found 0 row\(s\)"):
+        model().fit_parquet(path, "y")
     frame = X.assign(y=Y[:, 0], many=[str(k % 40) for k in range(N)])
     with pytest.raises(ValueError, match="Column 3 of X has 40 levels"):
         model().fit_parquet(write(tmp_path, frame), "y")

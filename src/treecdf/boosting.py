@@ -15,12 +15,13 @@ from numpy.typing import NDArray
 from treecdf.base import Base, Bound, Student, Support
 from treecdf.classifiers import NodeClassifier
 from treecdf.conditional import Conditional
-from treecdf.flow import TreeFlow, tree_covariates
+from treecdf.flow import TreeFlow
 from treecdf.grower import Growth, TreeGrower
 from treecdf.learners.protocol import Learner
-from treecdf.rows import Rows, Source, locate
+from treecdf.located import Fold, Streamed, average, locate
+from treecdf.rows import Rows, Source
 from treecdf.steps import FORGETFUL, Steps
-from treecdf.table import Standardizer, Table, ends_of_outcomes, sum_of_weights, sum_over_blocks
+from treecdf.table import Standardizer, Table, ends_of_outcomes, sum_of_weights
 from treecdf.tree import TreeSequence
 
 Array = NDArray[np.float64]
@@ -92,7 +93,7 @@ def fit_flow(
         base = Student.fit(train.y, train.weight, recipe.rotation)
     else:
         base = Support.fit(train.y, train.weight, recipe.bounds, recipe.rotation)
-    located = [_locate(rows, standardize, base) for rows in (train, validation) if rows is not None]
+    located = [locate(rows, standardize, base) for rows in (train, validation) if rows is not None]
     fold = Fold(*located)
     return _fit_trees(recipe, standardize, base, [fold], rng, pool, report, steps)
 
@@ -155,9 +156,9 @@ def fit_conditional_flows(
     standardize = Standardizer.fit(table.x, table.weight)
     z = standardize(table.x)
     base, parameters = Conditional.cross_fit(learners, z, table.y, table.weight, recipe.bounds[0], fold, rng, steps)
-    rows = _locate(table, standardize, base, parameters)
+    rows = locate(table, standardize, base, parameters)
     if validation is not None:
-        folds = [Fold(rows, _locate(validation, standardize, base))]
+        folds = [Fold(rows, locate(validation, standardize, base))]
     elif not is_stopped:
         folds = [Fold(rows)]
     else:
@@ -169,90 +170,6 @@ def fit_conditional_flows(
         left_out = np.empty(len(table))
         left_out[np.argsort(fold, kind="stable")] = fitted.left_out
     return replace(fitted, flows=flows, left_out=left_out)
-
-
-@dataclass(frozen=True)
-class Located:
-    """Rows as the trees meet them: covariates z (n, q + k), place v (n, d) in the box, log density (n,) so far."""
-
-    z: Array
-    v: Array
-    weight: Array
-    log_density: Array
-    inside: NDArray[np.bool_]
-
-    def take(self, rows: NDArray[Any]) -> Located:
-        """Some of the rows."""
-        return Located(self.z[rows], self.v[rows], self.weight[rows], self.log_density[rows], self.inside[rows])
-
-    @property
-    def total(self) -> float:
-        """Weight of all rows."""
-        return sum_over_blocks(self.weight)
-
-    @property
-    def mean(self) -> float:
-        """Mean log density."""
-        return sum_over_blocks(self.weight, self.log_density) / self.total
-
-    @property
-    def share_inside(self) -> float:
-        """Of the weight."""
-        return sum_over_blocks(self.weight[self.inside]) / self.total
-
-    def rows(self, pool: Executor | None) -> Rows:
-        """The rows the trees act on."""
-        inside = self.inside
-        return Rows(self.z[inside], np.clip(self.v[inside], 1e-300, 1.0), self.weight[inside], pool)
-
-    def left_out(self, rows: Rows, score: float) -> Array:
-        """Log density (n,) after the trees moved the rows."""
-        log_density = self.log_density.copy()
-        log_density[self.inside] += rows.log_density()
-        return log_density
-
-
-@dataclass(frozen=True)
-class Streamed:
-    """As Located, of rows that stay where they are."""
-
-    source: Source
-    shape: tuple[int, int, int]
-    total: float
-    mean: float
-    share_inside: float
-    weight_inside: float
-
-    @staticmethod
-    def locate(source: Source, standardize: Standardizer, base: Base) -> Streamed:
-        """Bring the tables of a source into the box."""
-        n, total, inside, log_density = locate(source, standardize, base)
-        shape = (n, len(standardize.mean), base.n_outcomes)
-        return Streamed(source, shape, total, log_density / total, inside / total, inside)
-
-    def rows(self, pool: Executor | None) -> Rows:
-        """The rows the trees act on; the source has its own pool."""
-        return Rows.of(self.source, self.shape, self.weight_inside)
-
-    def left_out(self, rows: Rows, score: float) -> Array:
-        """Mean log density (1,)."""
-        return np.array([score])
-
-
-@dataclass(frozen=True)
-class Fold:
-    """What a flow is trained on, and what stops it."""
-
-    train: Located | Streamed
-    validation: Located | Streamed | None = None
-
-
-def _locate(table: Table, standardize: Standardizer, base: Base, parameters: Array | None = None) -> Located:
-    z = standardize(table.x)
-    if parameters is None:
-        parameters = base.parameters(z)
-    v, log_det = base.to_box(table.y[:, None, :], parameters)
-    return Located(tree_covariates(z, base, parameters), v[:, 0], table.weight, log_det[:, 0], base.inside(v)[:, 0])
 
 
 def _fit_trees(
@@ -268,8 +185,8 @@ def _fit_trees(
     """Grow the trees of every fold; the history, and the score it reports, are in the outcomes' own unit."""
     rows = [(fold.train.rows(pool), None if fold.validation is None else fold.validation.rows(pool)) for fold in folds]
     held_out = [fold.validation for fold in folds if fold.validation is not None]
-    train_base, _ = _average([fold.train for fold in folds])
-    val_base, val_share = _average(held_out) if held_out else (np.nan, 1.0)
+    train_base, _ = average([fold.train for fold in folds])
+    val_base, val_share = average(held_out) if held_out else (np.nan, 1.0)
 
     def tell(history: History) -> None:
         report(history, val_base + val_share * history.validation[-1])
@@ -285,13 +202,6 @@ def _fit_trees(
     ]
     flows = tuple(TreeFlow(standardize, base, tuple(of_fold)) for of_fold in blocks)
     return Fitted(flows, history, np.concatenate(left_out) if left_out else None, not steps.is_cut_short)
-
-
-def _average(parts: Sequence[Located | Streamed]) -> tuple[float, float]:
-    """Mean log density, and the share of the weight inside the box, over all parts."""
-    weight = np.array([part.total for part in parts])
-    weight /= weight.sum()
-    return float(weight @ [part.mean for part in parts]), float(weight @ [part.share_inside for part in parts])
 
 
 def boost(

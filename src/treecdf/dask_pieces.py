@@ -101,9 +101,11 @@ def _blocks(tables: Sequence[Any], sizes: Ints) -> list[Any]:
 
 def partitions(collection: Any) -> list[Any]:
     """Delayed frames or arrays of consecutive rows."""
-    if isinstance(collection, da.Array) and collection.ndim == 2:
-        collection = collection.rechunk({1: -1})
-    return list(np.ravel(collection.to_delayed()))
+    if not isinstance(collection, da.Array):
+        # Optimised, columns of one frame may come in different numbers of partitions.
+        return list(collection.to_delayed(optimize_graph=False))
+    whole_rows = collection.rechunk({1: -1}) if collection.ndim == 2 else collection
+    return list(whole_rows.to_delayed().ravel())
 
 
 # Predictions
@@ -172,7 +174,9 @@ class LazyDistribution:
                 f"X has {len(self._parts)} partitions and y has {len(values)}: they must be divided alike."
             )
         given = [()] * len(self._parts) if values is None else [(value,) for value in values]
-        asked = [delayed(_ask)(self._model, method, part, *args) for part, args in zip(self._parts, given, strict=True)]
+        asked = [
+            delayed(_ask)(self._model, method, part, tail, *args) for part, args in zip(self._parts, given, strict=True)
+        ]
         return self._array(asked, tail)
 
     def _array(self, parts: Sequence[Any], tail: tuple[int, ...]) -> Any:
@@ -186,7 +190,9 @@ def _lengths(X: Any, n: int) -> Sequence[float]:
     return X.chunks[0] if isinstance(X, da.Array) else [np.nan] * n
 
 
-def _ask(model: Any, method: str, X: Any, *args: Any) -> Any:
+def _ask(model: Any, method: str, X: Any, tail: tuple[int, ...], *args: Any) -> Any:
+    if not len(X):
+        return np.empty((0, *tail))
     distribution = model.predict_distribution(X)
     if method in ("logpdf", "pdf", "cdf", "pit"):
         args = (np.asarray(args[0]),)
@@ -196,4 +202,6 @@ def _ask(model: Any, method: str, X: Any, *args: Any) -> Any:
 
 
 def _sample(model: Any, X: Any, n_samples: int, seed: Any) -> Any:
+    if not len(X):
+        return np.empty((0, n_samples) if model.n_outcomes_ == 1 else (0, n_samples, model.n_outcomes_))
     return model.predict_distribution(X).sample(n_samples, np.random.default_rng(seed))

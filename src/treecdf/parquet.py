@@ -63,7 +63,7 @@ class ParquetPieces:
         )
         for batch in batches:
             if len(batch):
-                frame = batch.to_pandas()
+                frame = batch.to_pandas(ignore_metadata=True)
                 given = None if self._weight is None else frame[self._weight].to_numpy()
                 yield frame[self._covariates], frame[self._outcomes], given
 

@@ -104,7 +104,7 @@ def add_up(parts: Iterator[Sums]) -> Sums:
     return totals
 
 
-def locate(source: Source, standardize: Standardizer, base: Base) -> tuple[int, float, float, float]:
+def locate_blocks(source: Source, standardize: Standardizer, base: Base) -> tuple[int, float, float, float]:
     """Turn tables into shards of rows in the box.
 
     Return the number of rows inside, the weight of all rows and of those inside, and the weighted sum of the base's

@@ -76,25 +76,25 @@ def fit_pieces(
 ) -> tuple[Ensemble, Table]:
     """Fit a TreeFlowRegressor, which learns names and kinds of columns; return the flow and a sample of the rows."""
     check_streamable(model)
-    lengths, counts = zip(*pieces.map(count_rows, repeat(None)), strict=True)
-    firsts = np.cumsum([0, *lengths])
+    sizes = np.array(pieces.map(count_rows, repeat(None)), dtype=np.int64).reshape(-1, 2)
+    firsts, ends = np.cumsum([[0, 0], *sizes], axis=0).T
+    if ends[-1] < 2:
+        raise ValueError(f"Found {ends[-1]} row(s) (n_samples = {ends[-1]}): at least 2 are required.")
     sample = _learn_columns(model, pieces, firsts)
     bounds = read_bounds(model.bounds, model.n_outcomes_)
     model._check_base(bounds)
-    ends = np.cumsum([0, *counts])
     reader = Reader(_bare(model), bounds)
 
     def open_sources(aside: Ints, pool: Executor | None) -> Opened:
         inside = _by_piece(aside, ends)
         n_aside = np.array([len(rows) for rows in inside])
         places = list(zip(map(int, firsts[:-1]), inside, strict=True))
-        return pieces.sources(reader, places, np.column_stack([counts - n_aside, n_aside]), pool)
+        return pieces.sources(reader, places, np.column_stack([sizes[:, 1] - n_aside, n_aside]), pool)
 
-    n = int(ends[-1])
-    if n < 2:
-        raise ValueError(f"Found {n} row(s) (n_samples = {n}): at least 2 are required.")
     recipe = streamed_recipe(model, bounds)
-    ensemble = fit_streamed(recipe, open_sources, n, model.validation_fraction, rng, model._n_threads(), report, steps)
+    ensemble = fit_streamed(
+        recipe, open_sources, int(ends[-1]), model.validation_fraction, rng, model._n_threads(), report, steps
+    )
     return ensemble, sample
 
 
