@@ -1,5 +1,8 @@
 """Rows in files give the model that rows in memory give."""
 
+import copy
+import itertools
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -10,7 +13,7 @@ import treecdf.shard
 import treecdf.spill
 import treecdf.table
 from treecdf import MLP, BoostedTrees, Constant, Logistic, Stage, TreeFlowRegressor
-from treecdf.rows import Rows
+from treecdf.rows import Rows, add_pairs, total_of
 from treecdf.shard import one_in
 from treecdf.spill import Spill
 from treecdf.table import Standardizer, block_slices
@@ -181,6 +184,19 @@ def test_blocks_are_few_however_many_rows():
         slices = block_slices(n)
         assert len(slices) <= 512
         assert sum(s.stop - s.start for s in slices) == n
+
+
+@pytest.mark.parametrize("n", [200, 256, 1000, 4096, 5000])
+def test_sums_do_not_depend_on_who_adds_up_which_blocks(n):
+    """Two, three or more machines send few parts, which add up to the same bits."""
+    terms = RNG.normal(size=n)
+    parts = [(range(s.start, s.stop), [terms[s].sum(keepdims=True)]) for s in block_slices(n)]
+    (one,) = total_of(copy.deepcopy(parts))
+    assert one == pytest.approx(terms.sum(), abs=1e-12)
+    for n_sites in range(1, len(parts) + 1):
+        sites = [add_pairs(copy.deepcopy(parts[k[0] : k[-1] + 1])) for k in np.array_split(range(len(parts)), n_sites)]
+        assert max(map(len, sites)) <= 2 * len(parts).bit_length()
+        assert total_of(itertools.chain(*sites))[0] == one
 
 
 def test_a_standardizer_of_blocks_is_that_of_the_whole(monkeypatch):

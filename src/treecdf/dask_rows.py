@@ -10,7 +10,7 @@ import importlib
 import io
 import pickle
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain, pairwise
 from typing import Any
@@ -19,7 +19,7 @@ import numpy as np
 from distributed import Client, get_worker
 from threadpoolctl import threadpool_limits
 
-from treecdf.rows import Local, Sums
+from treecdf.rows import Local, Part
 from treecdf.shard import Block, Call
 from treecdf.streaming import Columns
 
@@ -98,28 +98,28 @@ class DaskRows:
 
     def each(self, calls: Sequence[Call]) -> list[Any]:
         """What the last call returns, shard by shard."""
-        return list(self._ask("each", calls))
+        return self._ask("each", calls)
 
-    def totals(self, calls: Sequence[Call]) -> Iterator[Sums]:
-        """What the last call adds up to, block by block."""
+    def totals(self, calls: Sequence[Call]) -> list[Part]:
+        """What the last call adds up to, in few parts."""
         return self._ask("totals", calls)
 
-    def carried(self, calls: Sequence[Call], shapes: Sequence[tuple[int, ...]]) -> Iterator[Sums]:
-        """What the last call adds up to, block by block."""
+    def carried(self, calls: Sequence[Call], shapes: Sequence[tuple[int, ...]]) -> list[Part]:
+        """What the last call adds up to, in few parts."""
         return self._ask("carried", calls, shapes)
 
     def blocks(self, name: str, *args: Any) -> list[Any]:
         """What a method of every block returns."""
-        return list(self._ask("blocks", name, *args))
+        return self._ask("blocks", name, *args)
 
-    def _ask(self, *request: Any) -> Iterator[Any]:
+    def _ask(self, *request: Any) -> list[Any]:
         payload = dumps(request)
         futures = [self._send(k, payload) for k in range(len(self._sites))]
         answers = [self._answer(k, future, payload) for k, future in enumerate(futures)]
         self._clock += 1
         self._journal.note(*request)
         _TRAFFIC[:] = np.add(_TRAFFIC, [1, len(payload) * len(answers), sum(map(len, answers))])
-        return chain.from_iterable(map(pickle.loads, answers))
+        return list(chain.from_iterable(map(pickle.loads, answers)))
 
     def _send(self, k: int, payload: bytes) -> Any:
         args = (self._key, k, self._clock, payload)

@@ -1,13 +1,13 @@
 """Where the rows are: the grower asks this source for sums over all rows and never indexes a row itself.
 
 Rows are cut into shards of fixed size; a pass runs a kernel on every shard and adds up what they return, in the order
-of the shards of a block and then in the order of the blocks. So the result depends neither on the number of threads nor
-on where the blocks are: in memory, in files, on other machines.
+of the shards of a block and then pair by pair: two blocks, two pairs, and so on. So the result depends neither on the
+number of threads nor on where the blocks are: in memory, in files, on other machines, which add up their own pairs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from itertools import chain, islice
 from typing import Any, Literal, Protocol
@@ -27,6 +27,7 @@ SAMPLE_ROWS = 2**20  # from so many rows on, quantiles are those of a sample
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Sums = list[Array]
+Part = tuple[range, Sums]  # of the rows of some blocks
 
 
 class Source(Protocol):
@@ -36,12 +37,12 @@ class Source(Protocol):
         """What the last call returns, shard by shard."""
         ...
 
-    def totals(self, calls: Sequence[Call]) -> Iterator[Sums]:
-        """What the last call, `sums`, adds up to, block by block, each shard's outputs being added to the total."""
+    def totals(self, calls: Sequence[Call]) -> list[Part]:
+        """What the last call, `sums`, adds up to, in few parts, each shard's outputs being added to the total."""
         ...
 
-    def carried(self, calls: Sequence[Call], shapes: Sequence[tuple[int, ...]]) -> Iterator[Sums]:
-        """What the last call, `add`, adds up to, block by block, each shard adding to the outputs itself."""
+    def carried(self, calls: Sequence[Call], shapes: Sequence[tuple[int, ...]]) -> list[Part]:
+        """What the last call, `add`, adds up to, in few parts, each shard adding to the outputs of a block itself."""
         ...
 
     def blocks(self, name: str, *args: Any) -> list[Any]:
@@ -59,22 +60,21 @@ class Local:
         """What the last call returns, shard by shard."""
         return list(self._visit(lambda shard: shard.run(calls)))
 
-    def totals(self, calls: Sequence[Call]) -> Iterator[Sums]:
-        """What the last call adds up to, block by block."""
+    def totals(self, calls: Sequence[Call]) -> list[Part]:
+        """What the last call adds up to, in few parts."""
         outputs = self._visit(lambda shard: shard.run(calls))
-        for block in self._blocks:
-            yield add_up(islice(outputs, len(block.shards)))
+        return add_pairs((block.rows, add_up(islice(outputs, len(block.shards)))) for block in self._blocks)
 
-    def carried(self, calls: Sequence[Call], shapes: Sequence[tuple[int, ...]]) -> Iterator[Sums]:
-        """What the last call adds up to, block by block."""
+    def carried(self, calls: Sequence[Call], shapes: Sequence[tuple[int, ...]]) -> list[Part]:
+        """What the last call adds up to, in few parts."""
 
-        def one(block: Block) -> Sums:
+        def one(block: Block) -> Part:
             outputs = [np.zeros(shape) for shape in shapes]
             *before, (name, args) = calls
             block.visit(lambda shard: shard.run([*before, (name, (*args, outputs))]))
-            return outputs
+            return block.rows, outputs
 
-        return self._map(one, self._blocks)
+        return add_pairs(self._map(one, self._blocks))
 
     def blocks(self, name: str, *args: Any) -> list[Any]:
         """What a method of every block returns."""
@@ -102,6 +102,29 @@ def add_up(parts: Iterator[Sums]) -> Sums:
         for total, output in zip(totals, outputs, strict=True):
             total += output
     return totals
+
+
+def add_pairs(parts: Iterable[Part]) -> list[Part]:
+    """Add up consecutive parts as far as they are the two halves of a pair; where the pairs are, row numbers say.
+
+    The pairs of some of the parts, added up first, are pairs of all of them.
+    """
+    found: list[Part] = []
+    for part in parts:
+        found.append(part)
+        while len(found) > 1 and _is_pair(found[-2][0], found[-1][0]):
+            (left, sums), (right, others) = found[-2:]
+            found[-2:] = [(range(left.start, right.stop), add_up(iter([sums, others])))]
+    return found
+
+
+def total_of(parts: Iterable[Part]) -> Sums:
+    """The sums of all parts."""
+    return add_up(sums for _, sums in add_pairs(parts))
+
+
+def _is_pair(left: range, right: range) -> bool:
+    return len(left) == len(right) and left.start % (2 * len(left)) == 0
 
 
 def locate_blocks(source: Source, standardize: Standardizer, base: Base) -> tuple[int, float, float, float]:
@@ -163,11 +186,11 @@ class Rows:
         shapes: Sequence[tuple[int, ...]],
     ) -> Sums:
         """Run a pass on every shard and add up its outputs: one array for each of `shapes`."""
-        return add_up(self._source.totals(self._calls("sums", kernel, view, args, shapes)))
+        return total_of(self._source.totals(self._calls("sums", kernel, view, args, shapes)))
 
     def add(self, kernel: Callable[..., None], args: tuple[Any, ...], shapes: Sequence[tuple[int, ...]]) -> Sums:
         """As `sum`, for x-trees. Their histograms are larger than a shard: one serves all shards of a block."""
-        return add_up(self._source.carried(self._calls("add", kernel, "trees", args), shapes))
+        return total_of(self._source.carried(self._calls("add", kernel, "trees", args), shapes))
 
     def bins(self, n_bins: int) -> Bins:
         """At most n_bins bins of each covariate, found once; `add` then sees the covariates in them."""

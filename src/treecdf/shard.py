@@ -188,12 +188,12 @@ class Shard:
 class Block:
     """Consecutive rows that stay together: a table x (m, q), y (m, d), weight (m,) at first, then shards.
 
-    first: the number of its first row.
+    first: the number of its first row; rows: the numbers of all.
     """
 
     def __init__(self, x: Array, y: Array, weight: Array, first: int, space: Space | None = None) -> None:
         self.x, self.y, self.weight = x, y, weight
-        self._first, self._last, self._space = first, first + len(x), space
+        self.rows, self._space = range(first, first + len(x)), space
         self.shards: list[Shard] = []
 
     def __len__(self) -> int:
@@ -206,8 +206,8 @@ class Block:
 
     def cut(self, shard_rows: int) -> Block:
         """Make shards of a table whose y are in the cube already."""
-        slices = [slice(i, min(i + shard_rows, len(self.x))) for i in range(0, len(self.x), shard_rows)]
-        self.shards = [Shard(self.x[s], self.y[s], self.weight[s], self._first + s.start, self._space) for s in slices]
+        first, slices = self.rows.start, [slice(i, i + shard_rows) for i in range(0, len(self.x), shard_rows)]
+        self.shards = [Shard(self.x[s], self.y[s], self.weight[s], first + s.start, self._space) for s in slices]
         return self
 
     def table(self, task: Callable[..., Any], *args: Any) -> Any:
@@ -216,7 +216,7 @@ class Block:
 
     def every(self, step: int) -> tuple[Array, Array]:
         """Outcomes and weights of every step-th row."""
-        chosen = slice(-self._first % step, None, step)
+        chosen = slice(-self.rows.start % step, None, step)
         return self.y[chosen].copy(), self.weight[chosen].copy()
 
     def locate(self, standardize: Standardizer, base: Base, shard_rows: int) -> tuple[int, float, float, float]:
@@ -236,7 +236,7 @@ class Block:
         return len(self.x), total, float(self.weight.sum()), log_density
 
     def _put(self, name: str, values: Array) -> Array:
-        rows = slice(self._first, self._first + len(values))
+        rows = slice(self.rows.start, self.rows.start + len(values))
         return values if self._space is None else self._space.put(name, rows, values)
 
     def visit(self, task: Callable[[Shard], Any]) -> list[Any]:
@@ -252,7 +252,7 @@ class Block:
     def release(self) -> None:
         """Nobody looks at the rows now."""
         if self._space is not None:
-            self._space.release(slice(self._first, self._last))
+            self._space.release(slice(self.rows.start, self.rows.stop))
 
 
 def one_in(step: int, first: int, m: int) -> NDArray[np.bool_]:
