@@ -156,21 +156,5 @@ def _nothing(*rows_and_outputs: np.ndarray) -> None:
     """A kernel that adds nothing."""
 
 
-def seconds_a_tree(rows: float, workers: int) -> tuple[float, float]:
-    """Seconds of work and of communication for a tree, by the stored figures of one worker and of the network."""
-    from treecdf.table import block_slices
-
-    stored = latest(Store("big").read())
-    one, network = (
-        stored[Run("2000000", 0, "dask, 1 worker", 0)]["metrics"],
-        stored[Run("none", 0, "network", 0)]["metrics"],
-    )
-    blocks, blocks_of_one = len(block_slices(int(rows))), len(block_slices(2_000_000))
-    work = one["cpu_of_workers"] / TREES / 2e6 * rows / workers
-    received = one["bytes_from_workers_a_tree"] / blocks_of_one * blocks
-    sent = one["bytes_to_workers_a_tree"] * workers
-    return work, one["calls_a_tree"] * network["seconds_a_pass"] + (received + sent) * network["seconds_a_byte"]
-
-
 def _warm_up() -> None:
     model(1).fit(*_chunk(0, 500))

@@ -63,7 +63,7 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--retry", action="store_true", help="run failed runs again")
     command = commands.add_parser("report", help="write docs/results/*.md from the stored rows")
     command.set_defaults(command=_report)
-    pages = [*EXPERIMENTS, "scaling", "speed", "microbiome"]
+    pages = [*EXPERIMENTS, "scaling", "speed", "microbiome", "big"]
     command.add_argument("names", nargs="?", type=_list_of(pages), default=pages, metavar="a,b")
     command = commands.add_parser("figures", help="fit the simulations and draw docs/results/*.png")
     command.set_defaults(command=_figures)
@@ -122,7 +122,7 @@ def _speed(options) -> int:
 
 def _big(options) -> int:
     run_big(options.methods)
-    return 0
+    return _report(argparse.Namespace(names=["big"]))
 
 
 def _microbiome(options) -> int:

@@ -137,3 +137,8 @@ def _best(means: dict[str, dict[str, float]], dataset: str, higher_is_better: bo
 
 def _bold(text: str, best: bool) -> str:
     return f"**{text}**" if best else text
+
+
+def markdown_table(header: Sequence[str], lines: Sequence[Sequence[str]]) -> list[str]:
+    """Lines of a table."""
+    return ["| " + " | ".join(cells) + " |" for cells in (header, ["---"] * len(header), *lines)]

@@ -6,11 +6,13 @@ from itertools import product
 
 import numpy as np
 
+from benchmarks.big_page import big_page
 from benchmarks.comparisons import (
     Groups,
     Score,
     fit_seconds,
     label,
+    markdown_table,
     mean_se,
     metric,
     published,
@@ -85,7 +87,7 @@ def experiment_page(name: str) -> list[str]:
         f"Mean ± standard error over runs, {better} is better; one thread a fit.{verdicts}{note}",
         "",
         *(_compared_libraries(name, experiment, groups) if experiment.compares_libraries else []),
-        *_table(*_against_paper(experiment, groups)),
+        *markdown_table(*_against_paper(experiment, groups)),
         "",
         *_beside_paper(experiment, groups),
         *_figures(experiment),
@@ -116,7 +118,7 @@ def _beside_paper(experiment: Experiment, groups: Groups) -> list[str]:
 def _score_tables(groups: Groups, score: Score, paper=None) -> list[str]:
     """Means with ranks, then the matrix of wins where methods share splits."""
     lines = [
-        *_table(*side_by_side(groups, score, paper)),
+        *markdown_table(*side_by_side(groups, score, paper)),
         "",
         "Best mean in bold; rank 1 is best, over the sets a method has.",
         "",
@@ -127,7 +129,7 @@ def _score_tables(groups: Groups, score: Score, paper=None) -> list[str]:
             "Sets on which the method of a line wins, ties and loses against that of a column; a tie is a mean "
             "difference within two standard errors of the paired difference over common splits.",
             "",
-            *_table(header, matrix),
+            *markdown_table(header, matrix),
             "",
         ]
     return lines
@@ -143,7 +145,7 @@ def _compared_libraries(name: str, experiment: Experiment, groups: Groups) -> li
         lines += [f"## {score.label[0].upper()}{score.label[1:]}", "", *_score_tables(groups, score, paper)]
         if score.key != "cell_log_lik" and draw_times(groups, score, RESULTS / f"{name}_{score.key}.png"):
             lines += [f"![Time against {score.label}]({name}_{score.key}.png)", ""]
-    lines += ["## Processor seconds of a fit", "", *_table(*_seconds(groups)), ""]
+    lines += ["## Processor seconds of a fit", "", *markdown_table(*_seconds(groups)), ""]
     if draw_pits(groups, RESULTS / f"{name}_pit.png"):
         lines += [
             "## Calibration",
@@ -232,7 +234,7 @@ def speed_page() -> list[str]:
         "",
         "One thread, in part g two processes. The latest measurement of every part.",
         "",
-        *_table(["part", "what", "measured", "target", "met", "commit"], lines),
+        *markdown_table(["part", "what", "measured", "target", "met", "commit"], lines),
         "",
     ]
     if "c" in parts:
@@ -244,7 +246,12 @@ def speed_page() -> list[str]:
     return [*page, f"Made by `python -m benchmarks speed`{took}; rows in `benchmarks/rows/speed.jsonl`."]
 
 
-OTHER_PAGES = {"speed": speed_page, "scaling": lambda: scaling_page(RESULTS), "microbiome": microbiome_page}
+OTHER_PAGES = {
+    "speed": speed_page,
+    "scaling": lambda: scaling_page(RESULTS),
+    "microbiome": microbiome_page,
+    "big": big_page,
+}
 
 
 def _met(record: dict) -> str:
@@ -270,8 +277,3 @@ def _all(groups) -> list[dict]:
 
 def _mean_or_blank(values: np.ndarray) -> str:
     return f"{np.mean(values):.3g}" if len(values) else ""
-
-
-def _table(header: list[str], lines: list[list[str]]) -> list[str]:
-    """A Markdown table."""
-    return ["| " + " | ".join(cells) + " |" for cells in (header, ["---"] * len(header), *lines)]

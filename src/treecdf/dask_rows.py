@@ -82,8 +82,7 @@ class DaskRows:
         self._key = uuid.uuid4().hex
         self._journal, self._clock = Journal(), 0
         workers = list(client.nthreads()) or self._wait_for_workers()
-        cuts = np.linspace(0, len(tables), min(len(workers), len(tables)) + 1).round().astype(int)
-        self._sites = [range(a, b) for a, b in pairwise(cuts)]
+        self._sites = divide(len(tables), len(workers))
         self._homes = workers[: len(self._sites)]
 
     def open(self, tables: Sequence[Any]) -> None:
@@ -164,6 +163,12 @@ class DaskRows:
     def _wait_for_workers(self) -> list[str]:
         self._client.wait_for_workers(1, timeout=_PATIENCE)
         return list(self._client.nthreads())
+
+
+def divide(n_blocks: int, n_workers: int) -> list[range]:
+    """The blocks of each worker that has any."""
+    cuts = np.linspace(0, n_blocks, min(n_workers, n_blocks) + 1).round().astype(int)
+    return [range(a, b) for a, b in pairwise(cuts)]
 
 
 _TRAFFIC = [0, 0, 0]

@@ -1,0 +1,109 @@
+"""The page of large tables: seconds, memory and bytes of stored runs, and what they mean for more rows and workers."""
+
+from benchmarks.big import N_COVARIATES, TREES
+from benchmarks.comparisons import markdown_table
+from benchmarks.rows import Store, latest
+from benchmarks.speed.scaling import slope
+
+_NETWORK = 1.25e9  # bytes a second of the 10 Gbit/s that machines of a cluster have between them
+_MODEL_ROWS = (10**7, 10**8, 10**9)
+_MODEL_WORKERS = (1, 10, 100, 1000)
+
+
+def big_page() -> list[str]:
+    """Lines of the page, none where runs are missing."""
+    stored = {(run.dataset, run.method): row for run, row in latest(Store("big").read()).items()}
+    files = {int(n): row for (n, method), row in stored.items() if method == "parquet"}
+    one, two = (stored.get(("2000000", f"dask, {name}")) for name in ("1 worker", "2 workers"))
+    network = stored.get(("none", "network"))
+    if len(files) < 2 or one is None or two is None or network is None:
+        return []
+    sizes = sorted(files)
+    steepness = slope(sizes, [files[n]["seconds"]["cpu"] for n in sizes])
+    faster = one["seconds"]["fit"] / two["seconds"]["fit"]
+    return [
+        "# Large tables",
+        "",
+        f"{N_COVARIATES} covariates, one outcome, {TREES // 2} logistic trees of depth 6 and {TREES // 2} with boosted "
+        "trees at the nodes, one thread a process. Made by `python -m benchmarks big`; rows in "
+        "`benchmarks/rows/big.jsonl`.",
+        "",
+        "## From Parquet files",
+        "",
+        *markdown_table(["rows", "seconds", "processor seconds", "rows and trees a second", "peak memory, MiB"], [
+            [f"{n:,}", *_figures(files[n], "rows_a_second", "peak_mib")] for n in sizes
+        ]),
+        "",
+        f"Slope of log processor seconds against log rows: {steepness:.2f}.",
+        "",
+        "## On Dask workers",
+        "",
+        f"2,000,000 rows. Two workers are {faster:.2f} times as fast as one.",
+        "",
+        *markdown_table(
+            ["workers", "seconds", "processor seconds", "of the workers", "passes a tree", "MB to the workers a tree",
+             "MB from the workers a tree", "peak memory of a worker, MiB"],
+            [[str(k), *_of_workers(row)] for k, row in ((1, one), (2, two))],
+        ),
+        "",
+        "## What that means for more rows and workers",
+        "",
+        *_model(one, network),
+    ]  # fmt: skip
+
+
+def _model(one: dict, network: dict) -> list[str]:
+    pass_seconds, byte_seconds = (network["metrics"][f"seconds_a_{unit}"] for unit in ("pass", "byte"))
+    lines = []
+    for rows in _MODEL_ROWS:
+        for workers in _MODEL_WORKERS:
+            work, passes, transfer = seconds_a_tree(rows, workers, one, network)
+            share = (passes + transfer) / (work + passes + transfer)
+            parts = sum(map(len, parts_of_sites(rows, workers)))
+            seconds = [f"{term:.2f}" for term in (work, passes, transfer)]
+            lines.append([f"{rows:.0e}", str(workers), str(parts), *seconds, f"{share:.0%}"])
+    return [
+        f"Seconds of an average tree: work of the worker with most rows, passes "
+        f"({one['metrics']['calls_a_tree']:.0f} a tree, {1e3 * pass_seconds:.1f} ms each on this machine), and the "
+        f"transfer of sums, each byte of which costs {1e9 * byte_seconds:.1f} ns to pack, send and unpack here, or "
+        f"{1e9 / _NETWORK:.1f} ns of a network of 10 Gbit/s if that is more. Parts: how many sums all workers together "
+        "send in a pass, a worker those of whole pairs of its blocks.",
+        "",
+        *markdown_table(["rows", "workers", "parts", "work", "passes", "transfer", "communication"], lines),
+    ]
+
+
+def seconds_a_tree(rows: int, workers: int, one: dict, network: dict) -> tuple[float, float, float]:
+    """Seconds of work, of passes and of transfer, by the figures of one worker and of the network."""
+    metrics, terms = one["metrics"], network["metrics"]
+    sites, measured = parts_of_sites(rows, workers), parts_of_sites(2_000_000, 1)
+    most_rows, all_rows = (max(sum(map(len, site)) for site in of) for of in (sites, measured))
+    sent = metrics["bytes_from_workers_a_tree"] / len(measured[0]) * sum(map(len, sites))
+    sent += metrics["bytes_to_workers_a_tree"] * len(sites)
+    work = metrics["cpu_of_workers"] / TREES / all_rows * most_rows
+    passes = metrics["calls_a_tree"] * terms["seconds_a_pass"]
+    return work, passes, sent * max(terms["seconds_a_byte"], 1 / _NETWORK)
+
+
+def parts_of_sites(rows: int, workers: int, validation_fraction: float = 0.1) -> list[list[range]]:
+    """The training rows of each sum that each worker sends in a pass."""
+    from treecdf.dask_rows import divide
+    from treecdf.rows import add_pairs
+    from treecdf.table import block_slices
+
+    blocks = [range(s.start, s.stop) for s in block_slices(int(rows * (1 - validation_fraction)))]
+    sites = [add_pairs((blocks[b], []) for b in site) for site in divide(len(blocks), workers)]
+    return [[rows for rows, _ in site] for site in sites]
+
+
+def _figures(row: dict, *names: str) -> list[str]:
+    return [f"{row['seconds'][name]:,.0f}" for name in ("fit", "cpu")] + [f"{row['metrics'][n]:,.0f}" for n in names]
+
+
+def _of_workers(row: dict) -> list[str]:
+    metrics = row["metrics"]
+    return [
+        *_figures(row, "cpu_of_workers", "calls_a_tree"),
+        *(f"{metrics[f'bytes_{way}_workers_a_tree'] / 1e6:.2f}" for way in ("to", "from")),
+        f"{metrics['peak_of_a_worker_mib']:,.0f}",
+    ]
