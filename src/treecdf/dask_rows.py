@@ -6,6 +6,7 @@ is lost with its worker is read again elsewhere and told these calls.
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import io
 import pickle
@@ -113,26 +114,31 @@ class DaskRows:
 
     def _ask(self, *request: Any) -> list[Any]:
         payload = dumps(request)
-        futures = [self._send(k, payload) for k in range(len(self._sites))]
-        answers = [self._answer(k, future, payload) for k, future in enumerate(futures)]
+        answers = self._answers(payload)
         self._clock += 1
         self._journal.note(*request)
         _TRAFFIC[:] = np.add(_TRAFFIC, [1, len(payload) * len(answers), sum(map(len, answers))])
         return list(chain.from_iterable(map(pickle.loads, answers)))
 
-    def _send(self, k: int, payload: bytes) -> Any:
-        args = (self._key, k, self._clock, payload)
-        # If the worker is gone another one says so.
-        return self._client.submit(answer, *args, workers=[self._homes[k]], allow_other_workers=True, pure=False)
-
-    def _answer(self, k: int, future: Any, payload: bytes) -> bytes:
+    def _answers(self, payload: bytes) -> list[bytes]:
+        """What the sites answer, in order; lost ones are built again."""
+        found: dict[int, bytes] = {}
         for _ in range(_MOST_LOSSES):
-            found = self._result(k, future)
-            if isinstance(found, bytes):
-                return found
-            if found in (None, self._homes[k]) or self._homes[k] not in self._client.nthreads():
-                self._homes[k] = self._rebuild(k)
-            future = self._send(k, payload)
+            wanted = [k for k in range(len(self._sites)) if k not in found]
+            homes = [self._homes[k] for k in wanted]
+            # Not as tasks: those wait for their turn in the messages of client and scheduler.
+            args = (self._key, list(zip(homes, wanted, strict=True)), self._clock, payload)
+            known = list(set(homes) & set(self._client.nthreads()))  # connecting to another one takes half a minute
+            replies = self._client.run(answer, *args, workers=known, on_error="ignore")
+            for reply in replies.values():
+                if isinstance(reply, Exception):
+                    raise reply
+                found.update(reply)
+            if len(found) == len(self._sites):
+                return [found[k] for k in range(len(self._sites))]
+            for k in wanted:
+                if k not in found:
+                    self._homes[k] = self._rebuild(k)
         raise RuntimeError(_UNSTABLE)
 
     def _rebuild(self, k: int) -> str:
@@ -239,11 +245,20 @@ def build(key: str, number: int, clock: int, tables: Sequence[Columns], firsts: 
     return str(get_worker().address)
 
 
-def answer(key: str, number: int, clock: int, payload: bytes) -> bytes | str:
-    """What a site answers; the address of this worker if the site is not here, or not up to date."""
-    site = _SITES.get((key, number))
-    found = None if site is None else site.answer(clock, payload)
-    return str(get_worker().address) if found is None else found
+async def answer(
+    key: str, wanted: Sequence[tuple[str, int]], clock: int, payload: bytes, dask_worker: Any
+) -> dict[int, bytes] | Exception:
+    """What the wanted sites of this worker answer, as far as they are here and up to date, or what went wrong."""
+
+    def work() -> dict[int, bytes]:
+        here = [(k, _SITES[key, k]) for home, k in wanted if home == dask_worker.address and (key, k) in _SITES]
+        answers = ((k, site.answer(clock, payload)) for k, site in here)
+        return {k: found for k, found in answers if found is not None}
+
+    try:
+        return await asyncio.get_running_loop().run_in_executor(dask_worker.executors["default"], work)
+    except Exception as error:
+        return error
 
 
 def forget(key: str) -> None:
