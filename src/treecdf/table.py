@@ -17,7 +17,7 @@ from treecdf.covariates import Covariates, read_columns
 Array = NDArray[np.float64]
 Bound = tuple[float | None, float | None]
 
-BLOCK_ROWS = 262_144  # rows that stay together; sums are over blocks, in order
+BLOCK_ROWS = 131_072  # rows that stay together; sums are over blocks, in order
 _MOST_BLOCKS = 512
 _LARGEST_OUTCOME = 1e307  # so that the box around the outcomes is finite
 _LARGEST_Z = 1e9  # covariates this many standard deviations away say "far" and nothing more
