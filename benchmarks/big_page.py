@@ -67,7 +67,7 @@ def _model(one: dict, network: dict) -> list[str]:
         f"({one['metrics']['calls_a_tree']:.0f} a tree, {1e3 * pass_seconds:.1f} ms each on this machine), and the "
         f"transfer of sums, each byte of which costs {1e9 * byte_seconds:.1f} ns to pack, send and unpack here, or "
         f"{1e9 / _NETWORK:.1f} ns of a network of 10 Gbit/s if that is more. Parts: how many sums all workers together "
-        "send in a pass, a worker those of whole pairs of its blocks.",
+        "send in a pass.",
         "",
         *markdown_table(["rows", "workers", "parts", "work", "passes", "transfer", "communication"], lines),
     ]
@@ -77,7 +77,7 @@ def seconds_a_tree(rows: int, workers: int, one: dict, network: dict) -> tuple[f
     """Seconds of work, of passes and of transfer, by the figures of one worker and of the network."""
     metrics, terms = one["metrics"], network["metrics"]
     sites, measured = parts_of_sites(rows, workers), parts_of_sites(2_000_000, 1)
-    most_rows, all_rows = (max(sum(map(len, site)) for site in of) for of in (sites, measured))
+    most_rows, all_rows = (max(map(sum, of)) for of in (sites, measured))
     sent = metrics["bytes_from_workers_a_tree"] / len(measured[0]) * sum(map(len, sites))
     sent += metrics["bytes_to_workers_a_tree"] * len(sites)
     work = metrics["cpu_of_workers"] / TREES / all_rows * most_rows
@@ -85,15 +85,15 @@ def seconds_a_tree(rows: int, workers: int, one: dict, network: dict) -> tuple[f
     return work, passes, sent * max(terms["seconds_a_byte"], 1 / _NETWORK)
 
 
-def parts_of_sites(rows: int, workers: int, validation_fraction: float = 0.1) -> list[list[range]]:
-    """The training rows of each sum that each worker sends in a pass."""
+def parts_of_sites(rows: int, workers: int, validation_fraction: float = 0.1) -> list[list[int]]:
+    """How many training rows are in each sum that each worker sends in a pass."""
     from treecdf.dask_rows import divide
-    from treecdf.rows import add_pairs
+    from treecdf.rows import add_halves
     from treecdf.table import block_slices
 
-    blocks = [range(s.start, s.stop) for s in block_slices(int(rows * (1 - validation_fraction)))]
-    sites = [add_pairs((blocks[b], []) for b in site) for site in divide(len(blocks), workers)]
-    return [[rows for rows, _ in site] for site in sites]
+    slices = block_slices(int(rows * (1 - validation_fraction)))
+    sites = [add_halves(((range(b, b + 1), []) for b in site), len(slices)) for site in divide(len(slices), workers)]
+    return [[slices[part[-1]].stop - slices[part[0]].start for part, _ in site] for site in sites]
 
 
 def _figures(row: dict, *names: str) -> list[str]:

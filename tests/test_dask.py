@@ -15,6 +15,7 @@ from treecdf import BoostedTrees, Logistic, Stage, TreeFlowRegressor
 from treecdf._kernels.losses import logistic_loss
 
 pytest.importorskip("distributed")
+import dask
 import dask.array as da
 import dask.dataframe as dd
 from distributed import Client, LocalCluster
@@ -31,7 +32,11 @@ STAGES = [Stage(Logistic(), 2), Stage(BoostedTrees(rounds=2, max_depth=2), 2)]
 @pytest.fixture(scope="module")
 def cluster():
     """Two worker processes."""
-    with LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0") as running:
+    patience = {"distributed.comm.timeouts.connect": "3s"}  # with a worker that is gone
+    with (
+        dask.config.set(patience),
+        LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0") as running,
+    ):
         yield running
 
 

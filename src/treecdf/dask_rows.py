@@ -10,6 +10,7 @@ import asyncio
 import importlib
 import io
 import pickle
+import time
 import uuid
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -82,6 +83,7 @@ class DaskRows:
         self._client, self._tables, self._firsts = client, tables, firsts
         self._key = uuid.uuid4().hex
         self._journal, self._clock = Journal(), 0
+        self._workers, self._looked = set[str](), -np.inf
         workers = list(client.nthreads()) or self._wait_for_workers()
         self._sites = divide(len(tables), len(workers))
         self._homes = workers[: len(self._sites)]
@@ -128,8 +130,7 @@ class DaskRows:
             homes = [self._homes[k] for k in wanted]
             # Not as tasks: those wait for their turn in the messages of client and scheduler.
             args = (self._key, list(zip(homes, wanted, strict=True)), self._clock, payload)
-            known = list(set(homes) & set(self._client.nthreads()))  # connecting to another one takes half a minute
-            replies = self._client.run(answer, *args, workers=known, on_error="ignore")
+            replies = self._client.run(answer, *args, workers=self._alive(homes), on_error="ignore")
             for reply in replies.values():
                 if isinstance(reply, Exception):
                     raise reply
@@ -141,10 +142,16 @@ class DaskRows:
                     self._homes[k] = self._rebuild(k)
         raise RuntimeError(_UNSTABLE)
 
+    def _alive(self, homes: Sequence[str]) -> list[str]:
+        """Those that there still are, by a look now and then: connecting to another one takes half a minute."""
+        if time.monotonic() - self._looked > _LOOK:
+            self._workers, self._looked = set(self._client.nthreads()), time.monotonic()
+        return list(self._workers.intersection(homes))
+
     def _rebuild(self, k: int) -> str:
         """Read the rows of a site again, on the least busy worker; return its address."""
         for _ in range(_MOST_LOSSES):
-            workers = list(self._client.nthreads()) or self._wait_for_workers()
+            workers, self._looked = list(self._client.nthreads()) or self._wait_for_workers(), -np.inf
             self._homes[k] = min(workers, key=self._homes.count)
             tables = self._client.compute([self._tables[b] for b in self._sites[k]])
             address = self._result(k, self._build(k, tables))
@@ -154,7 +161,8 @@ class DaskRows:
 
     def _build(self, k: int, tables: Sequence[Any]) -> Any:
         firsts = [self._firsts[b] for b in self._sites[k]]
-        args = (self._key, k, self._clock, tables, firsts, dumps(self._journal.requests()))
+        place = (self._sites[k].start, len(self._tables))
+        args = (self._key, k, self._clock, tables, firsts, place, dumps(self._journal.requests()))
         return self._client.submit(build, *args, workers=[self._homes[k]], allow_other_workers=True, pure=False)
 
     def _result(self, k: int, future: Any) -> Any:
@@ -173,7 +181,8 @@ class DaskRows:
 
 def divide(n_blocks: int, n_workers: int) -> list[range]:
     """The blocks of each worker that has any."""
-    cuts = np.linspace(0, n_blocks, min(n_workers, n_blocks) + 1).round().astype(int)
+    n_sites = min(n_workers, n_blocks)
+    cuts = [-(-k * n_blocks // n_sites) for k in range(n_sites + 1)]
     return [range(a, b) for a, b in pairwise(cuts)]
 
 
@@ -210,13 +219,13 @@ def _kernel(module: str, name: str) -> Any:
 
 
 class Site:
-    """Blocks on a worker; clock: the number of requests they have answered."""
+    """Blocks on a worker; place: the number of the first, and of all; clock: how many requests they have answered."""
 
-    def __init__(self, tables: Sequence[Columns], firsts: Sequence[int], clock: int) -> None:
+    def __init__(self, tables: Sequence[Columns], firsts: Sequence[int], place: tuple[int, int], clock: int) -> None:
         n_threads = get_worker().state.nthreads
         pool = ThreadPoolExecutor(n_threads) if n_threads > 1 else None
         blocks = [Block(*table, first) for table, first in zip(tables, firsts, strict=True)]
-        self._local, self._clock, self._last = Local(blocks, pool), clock, b""
+        self._local, self._clock, self._last = Local(blocks, pool, *place), clock, b""
 
     def perform(self, method: str, *args: Any) -> list[Any]:
         """Answer a request."""
@@ -236,9 +245,17 @@ class Site:
 _SITES: dict[tuple[str, int], Site] = {}
 
 
-def build(key: str, number: int, clock: int, tables: Sequence[Columns], firsts: Sequence[int], history: bytes) -> str:
+def build(
+    key: str,
+    number: int,
+    clock: int,
+    tables: Sequence[Columns],
+    firsts: Sequence[int],
+    place: tuple[int, int],
+    history: bytes,
+) -> str:
     """Make a site of tables and bring it up to date; return the address of the worker."""
-    site = Site(tables, firsts, clock)
+    site = Site(tables, firsts, place, clock)
     for request in pickle.loads(history):
         site.perform(*request)
     _SITES[key, number] = site

@@ -1,8 +1,9 @@
 """Where the rows are: the grower asks this source for sums over all rows and never indexes a row itself.
 
 Rows are cut into shards of fixed size; a pass runs a kernel on every shard and adds up what they return, in the order
-of the shards of a block and then pair by pair: two blocks, two pairs, and so on. So the result depends neither on the
-number of threads nor on where the blocks are: in memory, in files, on other machines, which add up their own pairs.
+of the shards of a block; the sum of all blocks is that of their first half and their second half, and so on down. So
+the result depends neither on the number of threads nor on where the blocks are: in memory, in files, on other machines,
+which add up the halves they have.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ SAMPLE_ROWS = 2**20  # from so many rows on, quantiles are those of a sample
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Sums = list[Array]
-Part = tuple[range, Sums]  # of the rows of some blocks
+Part = tuple[range, Sums]  # of the blocks with these numbers
 
 
 class Source(Protocol):
@@ -53,8 +54,12 @@ class Source(Protocol):
 class Local:
     """Blocks on this machine; threads work on shards of blocks in memory, and on whole blocks elsewhere."""
 
-    def __init__(self, blocks: Sequence[Block], pool: Executor | None = None) -> None:
+    def __init__(
+        self, blocks: Sequence[Block], pool: Executor | None = None, first: int = 0, n_blocks: int | None = None
+    ) -> None:
+        """Some of `n_blocks` blocks, from number `first` on; by default they are all there are."""
         self._blocks, self._pool = blocks, pool
+        self._first, self._n_blocks = first, len(blocks) if n_blocks is None else n_blocks
 
     def each(self, calls: Sequence[Call]) -> list[Any]:
         """What the last call returns, shard by shard."""
@@ -63,18 +68,21 @@ class Local:
     def totals(self, calls: Sequence[Call]) -> list[Part]:
         """What the last call adds up to, in few parts."""
         outputs = self._visit(lambda shard: shard.run(calls))
-        return add_pairs((block.rows, add_up(islice(outputs, len(block.shards)))) for block in self._blocks)
+        return self._parts(add_up(islice(outputs, len(block.shards))) for block in self._blocks)
 
     def carried(self, calls: Sequence[Call], shapes: Sequence[tuple[int, ...]]) -> list[Part]:
         """What the last call adds up to, in few parts."""
 
-        def one(block: Block) -> Part:
+        def one(block: Block) -> Sums:
             outputs = [np.zeros(shape) for shape in shapes]
             *before, (name, args) = calls
             block.visit(lambda shard: shard.run([*before, (name, (*args, outputs))]))
-            return block.rows, outputs
+            return outputs
 
-        return add_pairs(self._map(one, self._blocks))
+        return self._parts(self._map(one, self._blocks))
+
+    def _parts(self, sums: Iterable[Sums]) -> list[Part]:
+        return add_halves(((range(k, k + 1), part) for k, part in enumerate(sums, self._first)), self._n_blocks)
 
     def blocks(self, name: str, *args: Any) -> list[Any]:
         """What a method of every block returns."""
@@ -104,27 +112,35 @@ def add_up(parts: Iterator[Sums]) -> Sums:
     return totals
 
 
-def add_pairs(parts: Iterable[Part]) -> list[Part]:
-    """Add up consecutive parts as far as they are the two halves of a pair; where the pairs are, row numbers say.
-
-    The pairs of some of the parts, added up first, are pairs of all of them.
-    """
+def add_halves(parts: Iterable[Part], n_blocks: int) -> list[Part]:
+    """Add up consecutive parts as far as they are the two halves of a part of n_blocks blocks."""
     found: list[Part] = []
     for part in parts:
         found.append(part)
-        while len(found) > 1 and _is_pair(found[-2][0], found[-1][0]):
+        while len(found) > 1 and _are_halves(found[-2][0], found[-1][0], n_blocks):
             (left, sums), (right, others) = found[-2:]
             found[-2:] = [(range(left.start, right.stop), add_up(iter([sums, others])))]
     return found
 
 
-def total_of(parts: Iterable[Part]) -> Sums:
-    """The sums of all parts."""
-    return add_up(sums for _, sums in add_pairs(parts))
+def total(parts: Sequence[Part]) -> Sums:
+    """The sums of all blocks."""
+    ((_, sums),) = add_halves(parts, parts[-1][0].stop)
+    return sums
 
 
-def _is_pair(left: range, right: range) -> bool:
-    return len(left) == len(right) and left.start % (2 * len(left)) == 0
+def _are_halves(left: range, right: range, n_blocks: int) -> bool:
+    low, high = 0, n_blocks
+    while True:
+        middle = (low + high + 1) // 2
+        if (low, high) == (left.start, right.stop):
+            return left.stop == middle
+        if right.stop <= middle:
+            high = middle
+        elif left.start >= middle:
+            low = middle
+        else:
+            return False
 
 
 def locate_blocks(source: Source, standardize: Standardizer, base: Base) -> tuple[int, float, float, float]:
@@ -186,11 +202,11 @@ class Rows:
         shapes: Sequence[tuple[int, ...]],
     ) -> Sums:
         """Run a pass on every shard and add up its outputs: one array for each of `shapes`."""
-        return total_of(self._source.totals(self._calls("sums", kernel, view, args, shapes)))
+        return total(self._source.totals(self._calls("sums", kernel, view, args, shapes)))
 
     def add(self, kernel: Callable[..., None], args: tuple[Any, ...], shapes: Sequence[tuple[int, ...]]) -> Sums:
         """As `sum`, for x-trees. Their histograms are larger than a shard: one serves all shards of a block."""
-        return total_of(self._source.carried(self._calls("add", kernel, "trees", args), shapes))
+        return total(self._source.carried(self._calls("add", kernel, "trees", args), shapes))
 
     def bins(self, n_bins: int) -> Bins:
         """At most n_bins bins of each covariate, found once; `add` then sees the covariates in them."""
