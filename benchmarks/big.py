@@ -20,7 +20,7 @@ TREES = 50  # half of them logistic, half with boosted trees at the nodes
 RUNS = [
     Run("none", 0, "network", 0),
     *(Run(str(n), 0, "parquet", 0) for n in (100_000, 1_000_000)),
-    *(Run("2000000", 0, f"dask, {count} worker{'s' * (count > 1)}", 0) for count in (1, 2)),
+    *(Run("2000000", 0, f"dask, {workers}", 0) for workers in ("1 worker", "2 workers", "2 workers, 10 trees")),
     Run("10000000", 0, "parquet", 0),
 ]
 METHODS = ("network", "parquet", "dask")
@@ -43,15 +43,15 @@ def run_big(names: list[str]) -> None:
 
 def measure_run(run: Run) -> dict:
     """One fit of a fixed number of trees."""
-    n = int(run.dataset)
+    n, trees = int(run.dataset), 10 if run.method.endswith("10 trees") else TREES
     model(1).fit(*_chunk(0, 500))  # kernels are compiled beforehand
     with tempfile.TemporaryDirectory() as directory:
         write_rows(n, Path(directory))
         load = os.getloadavg()[0]
         fit = _fit_parquet if run.method == "parquet" else _fit_dask
-        wall, cpu, metrics = fit(run, directory)
-    metrics |= {"rows_a_second": n * TREES / wall, "load_before": load, "load_after": os.getloadavg()[0]}
-    return {"settings": {"trees": TREES, "q": N_COVARIATES}, "seconds": {"fit": wall, "cpu": cpu}, "metrics": metrics}
+        wall, cpu, metrics = fit(run, directory, trees)
+    metrics |= {"rows_a_second": n * trees / wall, "load_before": load, "load_after": os.getloadavg()[0]}
+    return {"settings": {"trees": trees, "q": N_COVARIATES}, "seconds": {"fit": wall, "cpu": cpu}, "metrics": metrics}
 
 
 def model(trees: int):
@@ -83,14 +83,14 @@ def _chunk(k: int, m: int) -> tuple[np.ndarray, np.ndarray]:
     return x, np.sin(2 * x[:, 0]) + np.exp(0.5 * x[:, 1]) * rng.normal(size=m) + (x[:, 2] > 0) * rng.exponential(size=m)
 
 
-def _fit_parquet(run: Run, directory: str) -> tuple[float, float, dict]:
+def _fit_parquet(run: Run, directory: str, trees: int) -> tuple[float, float, dict]:
     start, cpu = time.perf_counter(), time.process_time()
-    fitted = model(TREES).fit_parquet(directory, outcomes="y", directory=directory)
+    fitted = model(trees).fit_parquet(directory, outcomes="y", directory=directory)
     wall, cpu = time.perf_counter() - start, time.process_time() - cpu
     return wall, cpu, {"trees": fitted.n_trees_, "peak_mib": peak_memory_mib()}
 
 
-def _fit_dask(run: Run, directory: str) -> tuple[float, float, dict]:
+def _fit_dask(run: Run, directory: str, trees: int) -> tuple[float, float, dict]:
     import dask.dataframe as dd
     from distributed import Client, LocalCluster
 
@@ -105,17 +105,20 @@ def _fit_dask(run: Run, directory: str) -> tuple[float, float, dict]:
         frame = dd.read_parquet(directory)
         before = sum(client.run(time.process_time).values())
         start, cpu, sent = time.perf_counter(), time.process_time(), traffic()
-        fitted = model(TREES).fit(frame.drop(columns="y"), frame["y"])
+        fitted = model(trees).fit(frame.drop(columns="y"), frame["y"])
         wall, cpu = time.perf_counter() - start, time.process_time() - cpu
         on_workers = sum(client.run(time.process_time).values()) - before
         peak = max(client.run(peak_memory_mib).values())
-    calls, down, up = (b - a for a, b in zip(sent, traffic(), strict=True))
+    calls, down, up, passes, slowest, mean = (b - a for a, b in zip(sent, traffic(), strict=True))
     return wall, cpu + on_workers, {
         "trees": fitted.n_trees_,
-        "calls_a_tree": calls / TREES,
-        "bytes_to_workers_a_tree": down / TREES,
-        "bytes_from_workers_a_tree": up / TREES,
+        "calls_a_tree": calls / trees,
+        "bytes_to_workers_a_tree": down / trees,
+        "bytes_from_workers_a_tree": up / trees,
         "cpu_of_workers": on_workers,
+        "seconds_of_passes": passes,
+        "seconds_of_slowest": slowest,
+        "seconds_of_mean": mean,
         "peak_mib": peak_memory_mib(),
         "peak_of_a_worker_mib": peak,
     }  # fmt: skip

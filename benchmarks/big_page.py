@@ -46,10 +46,26 @@ def big_page() -> list[str]:
             [[str(k), *_of_workers(row)] for k, row in ((1, one), (2, two))],
         ),
         "",
+        *_profile(stored.get(("2000000", "dask, 2 workers, 10 trees"))),
         "## What that means for more rows and workers",
         "",
         *_model(one, network),
     ]  # fmt: skip
+
+
+def _profile(row: dict | None) -> list[str]:
+    if row is None:
+        return []
+    metrics, wall = row["metrics"], row["seconds"]["fit"]
+    passes, slowest, mean = (metrics[f"seconds_of_{name}"] for name in ("passes", "slowest", "mean"))
+    return [
+        f"Where the time goes with two workers: a fit of {row['settings']['trees']} trees takes {wall:.1f} s, of which "
+        f"a worker works {mean:.1f} s on average, waits {slowest - mean:.1f} s for the other one to end its part of a "
+        f"pass, and {passes - slowest:.1f} s for messages and what the driver does with them; {wall - passes:.1f} s "
+        "are reading, the start, and the driver's own work between passes. The workers share two cores with driver and "
+        f"scheduler: all together use {row['seconds']['cpu']:.0f} processor seconds.",
+        "",
+    ]
 
 
 def _model(one: dict, network: dict) -> list[str]:

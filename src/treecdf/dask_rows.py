@@ -115,16 +115,17 @@ class DaskRows:
         return self._ask("blocks", name, *args)
 
     def _ask(self, *request: Any) -> list[Any]:
-        payload = dumps(request)
-        answers = self._answers(payload)
+        begin, payload = time.perf_counter(), dumps(request)
+        answers, seconds = zip(*self._answers(payload), strict=True)
         self._clock += 1
         self._journal.note(*request)
-        _TRAFFIC[:] = np.add(_TRAFFIC, [1, len(payload) * len(answers), sum(map(len, answers))])
+        size = len(payload) * len(answers), sum(map(len, answers))
+        _TRAFFIC[:] = np.add(_TRAFFIC, [1, *size, time.perf_counter() - begin, max(seconds), np.mean(seconds)])
         return list(chain.from_iterable(map(pickle.loads, answers)))
 
-    def _answers(self, payload: bytes) -> list[bytes]:
-        """What the sites answer, in order; lost ones are built again."""
-        found: dict[int, bytes] = {}
+    def _answers(self, payload: bytes) -> list[tuple[bytes, float]]:
+        """What the sites answer, in order, and the seconds they took; lost ones are built again."""
+        found: dict[int, tuple[bytes, float]] = {}
         for _ in range(_MOST_LOSSES):
             wanted = [k for k in range(len(self._sites)) if k not in found]
             homes = [self._homes[k] for k in wanted]
@@ -186,13 +187,12 @@ def divide(n_blocks: int, n_workers: int) -> list[range]:
     return [range(a, b) for a, b in pairwise(cuts)]
 
 
-_TRAFFIC = [0, 0, 0]
+_TRAFFIC = [0.0] * 6
 
 
-def traffic() -> tuple[int, int, int]:
-    """Passes so far, bytes sent to workers, bytes received from them."""
-    calls, down, up = map(int, _TRAFFIC)
-    return calls, down, up
+def traffic() -> tuple[float, ...]:
+    """Passes so far, bytes sent to workers and received, seconds of the passes, of the slowest site and of the mean."""
+    return tuple(_TRAFFIC)
 
 
 class _Pickler(pickle.Pickler):
@@ -264,13 +264,18 @@ def build(
 
 async def answer(
     key: str, wanted: Sequence[tuple[str, int]], clock: int, payload: bytes, dask_worker: Any
-) -> dict[int, bytes] | Exception:
+) -> dict[int, tuple[bytes, float]] | Exception:
     """What the wanted sites of this worker answer, as far as they are here and up to date, or what went wrong."""
 
-    def work() -> dict[int, bytes]:
-        here = [(k, _SITES[key, k]) for home, k in wanted if home == dask_worker.address and (key, k) in _SITES]
-        answers = ((k, site.answer(clock, payload)) for k, site in here)
-        return {k: found for k, found in answers if found is not None}
+    def work() -> dict[int, tuple[bytes, float]]:
+        answers = {}
+        for home, k in wanted:
+            begin = time.perf_counter()
+            if home == dask_worker.address and (key, k) in _SITES:
+                found = _SITES[key, k].answer(clock, payload)
+                if found is not None:
+                    answers[k] = found, time.perf_counter() - begin
+        return answers
 
     try:
         return await asyncio.get_running_loop().run_in_executor(dask_worker.executors["default"], work)
