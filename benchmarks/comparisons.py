@@ -39,13 +39,11 @@ def fit_seconds(rows: Sequence[dict]) -> float:
 
 def mean_se(values: np.ndarray) -> str:
     """Mean and standard error as text; the standard error needs two values, all finite."""
+    mean = np.mean(values)
+    digits = ".3f" if 0.01 <= abs(mean) < 1e4 or mean == 0 or not np.isfinite(mean) else ".1e"
     if len(values) < 2 or not np.isfinite(values).all():
-        return _number(np.mean(values))
-    return f"{_number(np.mean(values))} ± {_number(np.std(values, ddof=1) / np.sqrt(len(values)))}"
-
-
-def _number(value: float) -> str:
-    return f"{value:.3f}" if abs(value) < 1e4 or np.isinf(value) else f"{value:.1e}"
+        return f"{mean:{digits}}"
+    return f"{mean:{digits}} ± {np.std(values, ddof=1) / np.sqrt(len(values)):{digits}}"
 
 
 def published(figure: tuple[float, float | None]) -> str:
