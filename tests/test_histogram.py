@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from treecdf._kernels.histogram import add_leaves, grow
+from treecdf._kernels.histogram import add_histograms, add_leaves, best_splits, grow, send_down, sums_of_children
 
 N_BINS, DEPTH = 7, 3
 
@@ -94,3 +94,22 @@ def test_rows_without_root_are_left_out_and_the_rate_scales():
     np.testing.assert_allclose(half[:60], whole[:60] / 2)
     assert (half[60:] == 0).all()
     assert (whole != 0).all()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_sums_of_children_are_those_of_their_rows(seed):
+    """With missing values, and nodes that are too small to be split."""
+    codes, root, gradient, hessian = problem(seed, n=60, n_roots=3)
+    rows, weight, columns = np.arange(60), np.ones(60), np.arange(3)
+    tree = np.zeros((3, 3, 3), np.int64)
+    place = root.copy()
+    for level in range(2):
+        sums = np.zeros((3 * 2**level, 3, N_BINS + 1, 3))
+        add_histograms(codes, rows, place, gradient, hessian, weight, columns, sums)
+        best_splits(sums, 2**level, columns, 8.0, 0.7, *tree)
+        send_down(codes, rows, place, level, *tree)
+    children = sums_of_children(sums, *tree)
+    assert (tree[0] < 0).any()
+    for k in range(12):
+        of_rows = [gradient[place == k].sum(), hessian[place == k].sum(), (place == k).sum()]
+        assert children[k] == pytest.approx(of_rows, abs=1e-12)

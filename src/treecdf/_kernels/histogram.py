@@ -64,6 +64,27 @@ def best_splits(sums, width, columns, min_rows, ridge, column, cut, missing_left
 
 
 @ordered_kernel
+def sums_of_children(sums, column, cut, missing_left):
+    """Sums (children, 2 K + 1) over the rows left and right of the splits of the last level, by its histograms.
+
+    All covariates may be split: their places in the histograms are their numbers.
+    """
+    n_bins, size = sums.shape[2], sums.shape[3]
+    n_roots, first = column.shape[0], column.shape[1] // 2
+    children = np.zeros((2 * sums.shape[0], size))
+    for root in range(n_roots):
+        for k in range(first, column.shape[1]):
+            node = root * (first + 1) + k - first
+            c = max(column[root, k], 0)
+            for b in range(n_bins):
+                goes_right = column[root, k] >= 0 and (b > cut[root, k] if b > 0 else missing_left[root, k] == 0)
+                child = 2 * node + (1 if goes_right else 0)
+                for s in range(size):
+                    children[child, s] += sums[node, c, b, s]
+    return children
+
+
+@ordered_kernel
 def send_down(codes, rows, place, level, column, cut, missing_left):
     """Move rows from their nodes of a level to those of the next."""
     width = 1 << level

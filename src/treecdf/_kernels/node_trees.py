@@ -1,7 +1,7 @@
 """Newton boosting of small trees on binned covariates, all nodes of a level of the flow's tree at once.
 
-Passes over the rows of one shard: a round is `begin_round`, `next_level` for each further level of its tree,
-`leaf_sums`; after the last round comes `reached`. codes (q, m), place (m,) is a row's node in the tree of the round,
+Passes over the rows of one shard: a round is `begin_round` and `next_level` for each further level of its tree; after
+the last round comes `reached`. codes (q, m), place (m,) is a row's node in the tree of the round,
 state (3, m, 1) its gradient, Hessian and log-odds. Rows of a node of the flow's tree are
 order[start[node]:start[node + 1]], left if u[axis] <= cut; those of nodes that learn nothing are left alone.
 """
@@ -14,12 +14,33 @@ from treecdf._kernels.rows import is_left
 
 
 @ordered_kernel
-def begin_round(codes, u, weight, order, start, state, place, axis, cut, learns, log_odds, leaf, sums):
-    """Add the leaves (k * leaves,) of the last round, or begin with the nodes' log-odds (k,).
+def begin_round(
+    codes,
+    u,
+    weight,
+    order,
+    start,
+    state,
+    place,
+    axis,
+    cut,
+    learns,
+    log_odds,
+    level,
+    column,
+    split,
+    missing_left,
+    leaf,
+    sums,
+):
+    """Add the leaves (k * leaves,) of the last round, whose last level is given, or begin with log-odds (k,).
 
     Adds to sums (k, q, bins, 3), the histograms of the roots.
     """
     gradient, hessian, score = state[0], state[1], state[2]
+    rows = _learning(order, start, learns)
+    if leaf.size > 0:
+        send_down(codes, rows, place, level, column, split, missing_left)
     for node in range(learns.size):
         for position in range(start[node], start[node + 1]):
             i = order[position]
@@ -34,7 +55,6 @@ def begin_round(codes, u, weight, order, start, state, place, axis, cut, learns,
             gradient[i, 0] = weight[i] * (p - left)
             hessian[i, 0] = weight[i] * p * (1.0 - p)
             place[i] = node
-    rows = _learning(order, start, learns)
     add_histograms(codes, rows, place, gradient, hessian, weight, np.arange(codes.shape[0]), sums)
 
 
@@ -47,18 +67,26 @@ def next_level(codes, u, weight, order, start, state, place, learns, level, colu
 
 
 @ordered_kernel
-def leaf_sums(codes, u, weight, order, start, state, place, learns, level, column, split, missing_left, totals):
-    """Send the rows down to the leaves; add to totals (k * leaves, 2) of gradients and Hessians."""
-    rows = _learning(order, start, learns)
-    send_down(codes, rows, place, level, column, split, missing_left)
-    for i in rows:
-        totals[place[i], 0] += state[0, i, 0]
-        totals[place[i], 1] += state[1, i, 0]
-
-
-@ordered_kernel
-def reached(codes, u, weight, order, start, state, place, axis, cut, learns, leaf, log_lik):
-    """Add the leaves of the last round; add to log_lik (k,) what all rows reach."""
+def reached(
+    codes,
+    u,
+    weight,
+    order,
+    start,
+    state,
+    place,
+    axis,
+    cut,
+    learns,
+    level,
+    column,
+    split,
+    missing_left,
+    leaf,
+    log_lik,
+):
+    """Add the leaves of the last round, whose last level is given; add to log_lik (k,) what all rows reach."""
+    send_down(codes, _learning(order, start, learns), place, level, column, split, missing_left)
     for node in range(learns.size):
         for position in range(start[node], start[node + 1]):
             i = order[position]

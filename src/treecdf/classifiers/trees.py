@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logit
 
-from treecdf._kernels.histogram import best_splits
-from treecdf._kernels.node_trees import begin_round, leaf_sums, next_level, reached
+from treecdf._kernels.histogram import best_splits, sums_of_children
+from treecdf._kernels.node_trees import begin_round, next_level, reached
 from treecdf._kernels.transform import TREES
 from treecdf.basis import Basis
 from treecdf.bins import Bins
@@ -72,20 +72,21 @@ class BoostedTrees:
         start = logit(splits.share)
         column, cut, missing_left = np.full((3, self.rounds, k, n_leaves - 1), -1)
         leaf = np.zeros((self.rounds, k, n_leaves))
-        last = np.empty(0)
+        last, last_level = np.empty(0), self.max_depth - 1
+        before = tree = (column[0], cut[0], missing_left[0])
         for t in range(self.rounds):
-            tree = (column[t], cut[t], missing_left[t])
+            before, tree = tree, (column[t], cut[t], missing_left[t])
             for level in range(self.max_depth):
                 shape = (k * 2**level, q, bins.n_bins + 1, 3)
                 if level == 0:
-                    (sums,) = rows.add(begin_round, (*split, learns, start, last), [shape])
+                    (sums,) = rows.add(begin_round, (*split, learns, start, last_level, *before, last), [shape])
                 else:
                     (sums,) = rows.add(next_level, (learns, level - 1, *tree), [shape])
                 best_splits(sums, 2**level, np.arange(q), float(self.min_rows), float(self.ridge), *tree)
-            (totals,) = rows.add(leaf_sums, (learns, self.max_depth - 1, *tree), [(k * n_leaves, 2)])
-            last = self.learning_rate * (-totals[:, 0] / (totals[:, 1] + self.ridge))
+            gradient, hessian, _ = sums_of_children(sums, *tree).T
+            last = self.learning_rate * (-gradient / (hessian + self.ridge))
             leaf[t] = last.reshape(k, n_leaves)
-        (log_lik,) = rows.add(reached, (*split, learns, last), [(k,)])
+        (log_lik,) = rows.add(reached, (*split, learns, last_level, *tree, last), [(k,)])
         return NodeFits(_packed(start, bins, column, cut, missing_left, leaf), log_lik)
 
     def importance(self, theta: NDArray[Any], q: int) -> Array:
