@@ -305,7 +305,7 @@ def check_one_outcome(distribution, model, y):
     if len(y) == len(distribution):
         assert np.isfinite(distribution.crps(y)).all(), "CRPS"
     assert (cdf[:, -1] >= 1 - 1e-9).all(), "upper end"
-    rounding = 1e-15 * np.maximum(np.abs(inner), coarseness(model))  # the CDF may jump from one number to the next
+    rounding = rounding_of(inner, distribution, model)  # the CDF may jump from one number to the next
     assert (distribution.cdf(inner + rounding) >= LEVELS[1:-1] - 1e-9).all(), "CDF of quantiles is at least the level"
     if model.atoms_ is None and model.grid_ is None:
         assert (cdf[:, 0] <= 1e-9).all(), "lower end"
@@ -313,16 +313,20 @@ def check_one_outcome(distribution, model, y):
         check_slope(distribution)
 
 
-def coarseness(model):
-    """Largest number that the bases add to or take from outcomes, which share its rounding."""
-    bases = [flow.base for flow in model.mixture_.trees()]
-    sizes = []
-    for base in bases:
+def rounding_of(y, distribution, model):
+    """What float64 resolves of outcomes y (n, m): their own digits, those of what is added to them, and of the cube."""
+    x = getattr(distribution, "_latent", distribution)._x
+    rounding = np.zeros(y.shape)
+    for flow in model.mixture_.trees():
+        base = flow.base
         if isinstance(base, Support):
-            sizes.append((np.abs(base.low) + np.abs(base.high)).max())
+            added = (np.abs(base.low) + np.abs(base.high)).max()
         else:
-            sizes.append(abs(base.transform.center) if isinstance(base, Conditional) else np.abs(base.location).max())
-    return max(sizes)
+            added = abs(base.transform.center) if isinstance(base, Conditional) else np.abs(base.location).max()
+        _, log_density = base.to_box(y[..., None], base.parameters(flow.standardize(x)))
+        cube = 5e-16 * np.exp(-log_density)
+        rounding = np.maximum(rounding, np.maximum(1e-15 * np.maximum(np.abs(y), added), cube))
+    return rounding
 
 
 def check_slope(distribution):

@@ -100,6 +100,8 @@ class ConditionalDistribution:
         self._one_outcome("icdf")
         levels, is_scalar = self._read_levels(p)
         y = self._mixture.inverse(levels[..., None], self._x, self._n_threads)[..., 0]
+        order = np.argsort(levels, axis=1)  # in which rounding must not let quantiles descend
+        np.put_along_axis(y, order, np.maximum.accumulate(np.take_along_axis(y, order, 1), axis=1), 1)
         return y[:, 0] if is_scalar else y
 
     ppf = icdf
