@@ -542,8 +542,10 @@ def test_an_interrupt_while_processes_are_begun_is_not_lost(interrupt_at):
 
 
 _LONG_FIT = """
+import signal
 import sys
 import warnings
+signal.signal(signal.SIGINT, signal.default_int_handler)  # which background jobs of a shell ignore
 import numpy as np
 import treecdf.checkpoint
 from treecdf import Logistic, Stage, TreeFlowRegressor
