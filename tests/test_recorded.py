@@ -9,7 +9,8 @@ from sklearn.base import clone
 
 from treecdf import TreeFlowRegressor
 from treecdf.mixed import RecordedDistribution
-from treecdf.recorded import Grid, find_atoms
+from treecdf.recorded import Grid, continuous_part, find_atoms
+from treecdf.table import Table
 
 RNG = np.random.default_rng(0)
 N = 1500
@@ -282,3 +283,18 @@ def test_outcomes_at_bounds_that_cut_a_cell_are_possible():
     model = small(resolution=1.0, bounds=(-0.51, None), base="box").fit(X[:100], both)
     assert np.isfinite(model.log_prob(X[:100], both)).all()
     assert np.isneginf(model.log_prob(X[:1], [[-0.6, 1.0]])).all()
+
+
+def test_outcomes_at_bounds_stay_there_beside_a_grid():
+    """To the last bit, also where the other bound is far away."""
+    rng = np.random.default_rng(0)
+    low, high = -85372953.9141052, 84496759.04411556
+    other = np.append(rng.uniform(low, high, 498), [low, high])
+    table = Table(
+        np.zeros((500, 1)), np.column_stack([np.round(rng.normal(size=500)), other]), np.ones(500), np.arange(500)
+    )
+    grid = Grid(np.zeros(2), np.array([1.0, 0.0]))
+    spread = continuous_part(table, np.empty(0), grid, [(-5.0, 5.0), (low, high)], rng).y
+    assert (spread[:, 1] == other).all()
+    assert (np.abs(spread[:, 0]) <= 5).all()
+    assert len(np.unique(spread[:, 0])) == 500

@@ -155,10 +155,13 @@ def continuous_part(
         return table
     y = grid.spread(table.y, rng)
     for j, (low, high) in enumerate(bounds):
+        inside = y[:, j].copy()
         if low is not None:
-            y[:, j] = low + np.abs(y[:, j] - low)
+            inside = np.where(inside < low, low + (low - inside), inside)
         if high is not None:
-            y[:, j] = high - np.abs(high - y[:, j])
+            inside = np.where(inside > high, high - (inside - high), inside)
+        ends = -np.inf if low is None else low, np.inf if high is None else high
+        y[:, j] = np.clip(inside, *ends)  # a bound holds to the last bit
     return replace(table, y=y)
 
 
