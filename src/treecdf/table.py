@@ -233,8 +233,8 @@ def sum_over_blocks(weight: Array, values: Array | None = None) -> float:
     """Sum of weights (n,), or of weights times values (n,), block by block."""
     # From Python 3.12 on `sum` adds floats, but not numpy's, with a correction: all sources add up floats.
     if values is None:
-        return sum(float(weight[s].sum()) for s in block_slices(len(weight)))
-    return sum(float(weight[s] @ values[s]) for s in block_slices(len(weight)))
+        return sum((float(weight[s].sum()) for s in block_slices(len(weight))), 0.0)
+    return sum((float(weight[s] @ values[s]) for s in block_slices(len(weight))), 0.0)
 
 
 # Sums over a block's covariates x (m, q), outcomes y (m, d) and weights (m,)
