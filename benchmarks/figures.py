@@ -7,8 +7,8 @@ import numpy as np
 
 from benchmarks.machine import RESULTS
 from benchmarks.methods import METHODS
+from benchmarks.scoring import N_SIMULATED
 from benchmarks.simulations import GRID, SIMULATIONS, X_VALUES, grid_points
-from benchmarks.tables import N_SIMULATED
 
 SEED = 0
 SHOWN = {"one flow": "paper", "12 rotations": "rotated"}  # label and method

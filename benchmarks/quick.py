@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from benchmarks.rows import Run, Store, latest, run_all
-from benchmarks.tables import score_table
+from benchmarks.scoring import score_table
 
 BASELINE = "quick_baseline"
 DATASETS = ("yacht", "boston", "energy", "energy2")

@@ -1,69 +1,17 @@
 """The experiments as data: sets, methods and splits of each table, and the paper's table it stands beside."""
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
-
-import numpy as np
 
 from benchmarks import paper_tables
-from benchmarks.datasets import DATASETS, cell, prepared
-from benchmarks.machine import peak_memory_mib, provenance, reset_peak_memory
-from benchmarks.methods import METHODS, settings
-from benchmarks.metrics import evaluate
+from benchmarks.datasets import DATASETS
 from benchmarks.peers import PEERS, PEERS_OF_SEVERAL
 from benchmarks.rows import Run, Store, Work, latest, run_all
-from benchmarks.simulations import SIMULATIONS, sse
+from benchmarks.scoring import N_SIMULATED, score_regions, score_simulation, score_table
+from benchmarks.simulations import SIMULATIONS
 
-N_SIMULATED = 2000
 ONE_OUTCOME = ("boston", "concrete", "energy", "power", "yacht", "protein", "kin8nm", "naval")
 SEVERAL_OUTCOMES = ("energy2", "parkinsons", "temperature", "air", "skillcraft")
-
-
-def score_table(run: Run) -> dict:
-    """Fit one method on one split of a UCI set and score it on the test rows."""
-    x_train, y_train, x_test, y_test = prepared(run.dataset, run.split)
-    model, report = _fitted(run, x_train, y_train)
-    report["metrics"], seconds = evaluate(model, x_test, y_test, cell(run.dataset, run.split))
-    report["seconds"] |= seconds
-    return report
-
-
-def score_simulation(run: Run) -> dict:
-    """Fit one method on a simulated set whose rows the split number seeds; the score is the SSE."""
-    x, y = SIMULATIONS[run.dataset].sample(N_SIMULATED, np.random.default_rng(run.split))
-    model, report = _fitted(run, x, y)
-    report["metrics"] = {
-        "sse": sse(model.log_prob, run.dataset),
-        "sse_exact": sse(model.log_prob, run.dataset, exact=True),
-        "trees": int(np.sum(model.n_trees_)),
-    }
-    return report
-
-
-def _fitted(run: Run, x: np.ndarray, y: np.ndarray):
-    _warm_up(run.method, several=y.ndim == 2)
-    model = METHODS[run.method](run.seed, 1 if y.ndim == 1 else y.shape[1])
-    reset_peak_memory()
-    start, cpu_start = time.perf_counter(), time.process_time()
-    model.fit(x, y)
-    seconds, cpu_seconds = time.perf_counter() - start, time.process_time() - cpu_start
-    report = {
-        "settings": settings(model),
-        "seconds": {"fit": seconds, "fit_cpu": cpu_seconds},
-        "peak_mib": peak_memory_mib(),
-        "n_train": len(x),
-    }
-    return model, report | provenance()
-
-
-@cache
-def _warm_up(method: str, several: bool) -> None:
-    """Compile or load every kernel of a method once a process, so that no run is charged for it."""
-    x, noise = np.random.default_rng(0).normal(size=(2, 60, 2))
-    d, y = (2, x + noise) if several else (1, x[:, 0] + noise[:, 0])
-    evaluate(METHODS[method](0, d).fit(x, y), x, y, np.ones(d))
 
 
 @dataclass(frozen=True)
@@ -195,7 +143,7 @@ EXPERIMENTS = {
     ),
     "regions": Experiment(
         title="Rotations: partition of the covariates, stacked and likelihood weights, eta = 0.01",
-        work=score_table,
+        work=score_regions,
         datasets=SEVERAL_OUTCOMES,
         methods=(
             "regions4",
@@ -215,7 +163,6 @@ EXPERIMENTS = {
             "rotated_eta01_likelihood": "kmeans k=8",
             "likelihood_hdbscan": "HDBSCAN",
         },
-        shares=("multivariate",),
     ),
     "c0gamma": Experiment(
         title="Several outcomes without rotations: learning rates c0 and gamma",

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 from scipy.stats.qmc import Sobol
+from sklearn.cluster import KMeans
 
-from benchmarks import cli, figures, metrics, paper_tables, report, rows, simulations, tables
+from benchmarks import cli, figures, metrics, paper_tables, report, rows, scoring, simulations, tables
 from benchmarks.datasets import DATASETS, TIED, cell, load, prepared, split
 from benchmarks.machine import ROOT
 from benchmarks.methods import METHODS, settings
@@ -347,14 +348,14 @@ def sandbox(tmp_path, monkeypatch):
         monkeypatch.setattr(module, "Store", lambda name: Store(name, tmp_path))
     for module in (report, figures):
         monkeypatch.setattr(module, "RESULTS", tmp_path)
-    for module in (tables, figures, fits):
+    for module in (scoring, figures, fits):
         monkeypatch.setattr(module, "METHODS", TINY)
-    monkeypatch.setattr(tables, "N_SIMULATED", 150)
+    monkeypatch.setattr(scoring, "N_SIMULATED", 150)
     monkeypatch.setattr(figures, "N_SIMULATED", 150)
     monkeypatch.setattr(fits, "N_ROWS", 150)
-    tables._warm_up.cache_clear()
+    scoring._warm_up.cache_clear()
     yield tmp_path
-    tables._warm_up.cache_clear()
+    scoring._warm_up.cache_clear()
 
 
 def score(name, dataset, method, split=0):
@@ -384,11 +385,37 @@ def test_multivariate_page_shows_all_peers_and_shares_rows(sandbox):
 @needs_data
 def test_grid_recorded_sets_get_a_cell_score(sandbox, monkeypatch):
     everything = prepared("temperature", 0)
-    monkeypatch.setattr(tables, "prepared", lambda name, k: [part[:200] for part in everything])
+    monkeypatch.setattr(scoring, "prepared", lambda name, k: [part[:200] for part in everything])
     found = [score("multivariate", "temperature", method)["metrics"] for method in TINY]
     assert all(np.isfinite(one["cell_log_lik"]) for one in found)
     assert all(one["cell_log_lik"] != one["log_lik"] for one in found)
     assert "cell score" in "\n".join(report.experiment_page("multivariate"))
+
+
+@needs_data
+@pytest.mark.parametrize("weights", ["stacked", "likelihood"])
+def test_regions_weigh_shared_flows_as_the_estimator_does(sandbox, monkeypatch, weights):
+    x, y, x_test, y_test = prepared("energy2", 0)
+    regions = KMeans(3, n_init=1, random_state=0).fit(x)
+
+    def flows(random_state, d):
+        return TINY["rotated"](random_state, d).set_params(weights="equal")
+
+    def weighed(random_state, d):
+        return TINY["rotated"](random_state, d).set_params(weights=weights, regions=regions)
+
+    monkeypatch.setattr(scoring, "METHODS", {"rotated_eta01": flows, "weighed": weighed})
+    scoring._rotated_flows.cache_clear()
+    row = scoring.score_regions(Run("energy2", 0, "weighed", 5))
+    scoring.score_regions(Run("energy2", 0, "weighed", 5))
+    assert scoring._rotated_flows.cache_info().hits == 1
+    aside = scoring._rotated_flows("energy2", 0, 5)[-1]
+    assert aside.sum() == 23
+    model = weighed(5, 2).fit(x[~aside], y[~aside], X_val=x[aside], y_val=y[aside])
+    assert np.isclose(row["metrics"]["log_lik"], model.score(x_test, y_test), rtol=1e-9)
+    assert len(np.unique(model.mixture_.log_weights, axis=0)) > 1
+    assert row["settings"]["weights"] == weights
+    assert np.isfinite(row["metrics"]["energy_score"])
 
 
 def test_simulations_page_links_the_figures_that_were_drawn(sandbox, capsys):

@@ -1,0 +1,94 @@
+"""What one run does: fit a method on the rows of a split, score it on test rows, and report both."""
+
+import time
+from copy import copy
+from functools import cache, lru_cache
+
+import numpy as np
+
+from benchmarks.datasets import cell, prepared
+from benchmarks.machine import peak_memory_mib, provenance, reset_peak_memory
+from benchmarks.methods import METHODS, settings
+from benchmarks.metrics import evaluate
+from benchmarks.rows import Run
+from benchmarks.simulations import SIMULATIONS, sse
+
+N_SIMULATED = 2000
+VALIDATION_FRACTION = 0.1
+
+
+def score_table(run: Run) -> dict:
+    """Fit one method on one split of a UCI set and score it on the test rows."""
+    x_train, y_train, x_test, y_test = prepared(run.dataset, run.split)
+    model, report = _fitted(run, x_train, y_train)
+    report["metrics"], seconds = evaluate(model, x_test, y_test, cell(run.dataset, run.split))
+    report["seconds"] |= seconds
+    return report
+
+
+def score_simulation(run: Run) -> dict:
+    """Fit one method on a simulated set whose rows the split number seeds; the score is the SSE."""
+    x, y = SIMULATIONS[run.dataset].sample(N_SIMULATED, np.random.default_rng(run.split))
+    model, report = _fitted(run, x, y)
+    report["metrics"] = {
+        "sse": sse(model.log_prob, run.dataset),
+        "sse_exact": sse(model.log_prob, run.dataset, exact=True),
+        "trees": int(np.sum(model.n_trees_)),
+    }
+    return report
+
+
+def score_regions(run: Run) -> dict:
+    """Weigh rotated flows by the rule and in the regions of a method; all methods share the flows of a split."""
+    from treecdf.ensemble import likelihood_weights, stacked_weights
+    from treecdf.mixture import Mixture
+    from treecdf.regions import fit_regions
+
+    x_train, y_train, x_test, y_test = prepared(run.dataset, run.split)
+    flows, report, log_prob, aside = _rotated_flows(run.dataset, run.split, run.seed)
+    wanted = METHODS[run.method](run.seed, y_train.shape[1])
+    start, cpu_start = time.perf_counter(), time.process_time()
+    regions = fit_regions(wanted.regions, x_train, np.ones(len(x_train)), np.random.default_rng(run.seed))
+    rule, rows = (stacked_weights, aside) if wanted.weights == "stacked" else (likelihood_weights, ~aside)
+    log_weights = rule(log_prob[rows], np.ones(rows.sum()), regions(x_train[rows]), regions.n_regions)
+    seconds, cpu_seconds = time.perf_counter() - start, time.process_time() - cpu_start
+    model = copy(flows)
+    model.mixture_ = Mixture(flows.mixture_.members, log_weights, regions)
+    metrics, scoring = evaluate(model, x_test, y_test)
+    fitting = {"fit": report["seconds"]["fit"] + seconds, "fit_cpu": report["seconds"]["fit_cpu"] + cpu_seconds}
+    return report | {"settings": settings(wanted), "seconds": fitting | scoring, "metrics": metrics}
+
+
+@lru_cache(maxsize=1)
+def _rotated_flows(dataset: str, split: int, seed: int):
+    """The fit with equal weights, its report, log densities (n, flows) of all rows and which were left for weighing."""
+    x, y, _, _ = prepared(dataset, split)
+    aside = np.random.default_rng(seed).permutation(len(x)) < VALIDATION_FRACTION * len(x)
+    validation = {"X_val": x[aside], "y_val": y[aside]}
+    model, report = _fitted(Run(dataset, split, "rotated_eta01", seed), x[~aside], y[~aside], **validation)
+    log_prob = [member.forward_and_log_det(y[:, None], x)[1] for member in model.mixture_.members]
+    return model, report, np.column_stack(log_prob), aside
+
+
+def _fitted(run: Run, x: np.ndarray, y: np.ndarray, **validation: np.ndarray):
+    _warm_up(run.method, several=y.ndim == 2)
+    model = METHODS[run.method](run.seed, 1 if y.ndim == 1 else y.shape[1])
+    reset_peak_memory()
+    start, cpu_start = time.perf_counter(), time.process_time()
+    model.fit(x, y, **validation)
+    seconds, cpu_seconds = time.perf_counter() - start, time.process_time() - cpu_start
+    report = {
+        "settings": settings(model),
+        "seconds": {"fit": seconds, "fit_cpu": cpu_seconds},
+        "peak_mib": peak_memory_mib(),
+        "n_train": len(x),
+    }
+    return model, report | provenance()
+
+
+@cache
+def _warm_up(method: str, several: bool) -> None:
+    """Compile or load every kernel of a method once a process, so that no run is charged for it."""
+    x, noise = np.random.default_rng(0).normal(size=(2, 60, 2))
+    d, y = (2, x + noise) if several else (1, x[:, 0] + noise[:, 0])
+    evaluate(METHODS[method](0, d).fit(x, y), x, y, np.ones(d))
