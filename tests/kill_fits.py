@@ -52,7 +52,7 @@ def bits(model):
 def mark_moments(place):
     """Let fits of this process write every step at once, and say in `place` what they are doing."""
     import treecdf.checkpoint
-    import treecdf.ensemble
+    import treecdf.workers
 
     def marked(owner, name, moment_of):
         function = getattr(owner, name)
@@ -68,7 +68,7 @@ def mark_moments(place):
         setattr(owner, name, wrapper)
 
     treecdf.checkpoint.SECONDS, treecdf.checkpoint.SHARE = 0.0, np.inf
-    marked(treecdf.ensemble, "_run", lambda *_: "in a job")
+    marked(treecdf.workers, "run_job", lambda *_: "in a job")
     marked(treecdf.checkpoint.KeptSteps, "learn", lambda *_: "learning the base")
     marked(treecdf.checkpoint.KeptSteps, "grow", lambda self, rng, stage, *_: f"growing stage {stage}")
     marked(treecdf.checkpoint, "put_in_place", lambda *_: "writing")

@@ -21,6 +21,7 @@ import fuzz_files
 import treecdf
 import treecdf.checkpoint
 import treecdf.steps
+import treecdf.workers
 from kill_fits import TARGETS
 from treecdf import MLP, Logistic, ModelFileError, Stage, TreeFlowRegressor, load_model
 from treecdf.grower import TreeGrower
@@ -168,7 +169,7 @@ def test_jobs_that_are_done_are_not_begun(path, kill_after, monkeypatch):
     begin("rotations", path, kill_after, 15)
     done = sum("flows" in contents(file) for file in path.glob("job-*"))
     assert done >= 1
-    runs = count_calls(treecdf.ensemble, "_run", monkeypatch)
+    runs = count_calls(treecdf.workers, "run_job", monkeypatch)
     fit("rotations", checkpoint=path)
     assert runs[0] == 3 - done
 
@@ -213,7 +214,7 @@ def test_processes_write_their_own_jobs(path, eager, monkeypatch):
         patch.setattr(treecdf.ensemble, "_weigh", die)
         with pytest.raises(Killed):
             fit("rotations", checkpoint=path, n_jobs=2)
-    runs = count_calls(treecdf.ensemble, "_run", monkeypatch)
+    runs = count_calls(treecdf.workers, "run_job", monkeypatch)
     assert bits(fit("rotations", checkpoint=path), "rotations") == honest("rotations")
     assert runs[0] == 0
 

@@ -30,16 +30,18 @@ from sklearn.tree import DecisionTreeClassifier
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import treecdf.ensemble
+import treecdf.workers
 from benchmarks.simulations import SIMULATIONS, sse
 from treecdf import Constant, Logistic, Stage, TreeFlowRegressor
 from treecdf.base import Rotation, Student, Support
 from treecdf.distribution import ConditionalDistribution
-from treecdf.ensemble import equal_weights, likelihood_weights, stacked_weights, validation_folds
+from treecdf.ensemble import validation_folds
 from treecdf.flow import TreeFlow
 from treecdf.mixture import Mixture
 from treecdf.plan import rotation_matrices
 from treecdf.regions import fit_regions
 from treecdf.table import Standardizer
+from treecdf.weights import equal_weights, likelihood_weights, stacked_weights
 
 CENTERS = np.array([[-1.0, -1.0], [1.0, -1.0], [0.0, 1.0]])
 
@@ -1161,7 +1163,7 @@ def test_the_joblib_backend_is_used(monkeypatch):
         made.append(known(*args, **options))
         return made[-1]
 
-    monkeypatch.setattr(treecdf.ensemble, "Parallel", parallel)
+    monkeypatch.setattr(treecdf.workers, "Parallel", parallel)
     with joblib.parallel_config(backend="threading"):
         fit(n_jobs=2, max_trees=1)
     assert made[0].n_jobs == 2

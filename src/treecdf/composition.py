@@ -21,13 +21,13 @@ from threadpoolctl import threadpool_limits
 from treecdf.base import Student
 from treecdf.boosting import Stage
 from treecdf.classifiers import Logistic
-from treecdf.ensemble import equal_weights
 from treecdf.estimator import TreeFlowRegressor
 from treecdf.flow import TreeFlow
 from treecdf.mixture import Mixture
 from treecdf.presence import OWN_RIDGE, RIDGES, Effects, Presence, splits
 from treecdf.settings import as_generator, check_setting, is_int
 from treecdf.table import Standardizer, read_covariates, read_outcomes, read_table
+from treecdf.weights import equal_weights
 
 Array = NDArray[np.float64]
 Bools = NDArray[np.bool_]

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import BrokenExecutor, Executor, ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
-from joblib import Parallel, delayed
 from numpy.typing import NDArray
-from scipy.special import logsumexp
-from threadpoolctl import ThreadpoolController, threadpool_limits
 
 from treecdf.boosting import Fitted, History, Recipe, fit_conditional_flows, fit_flow, fit_streamed_flow
 from treecdf.flow import TreeFlow
@@ -22,15 +18,16 @@ from treecdf.mixture import Chain, Flow, Mixture
 from treecdf.plan import Plan
 from treecdf.regions import Regions, fit_regions
 from treecdf.rows import Source
-from treecdf.steps import Sizes, Steps, Stop, Stopped
+from treecdf.steps import Sizes, Steps, Stopped
 from treecdf.table import Table
+from treecdf.weights import equal_weights, likelihood_weights, maximise, stacked_weights
+from treecdf.workers import Job, Report, StepsOf, Workers, child, run_job
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 _HOPELESS = 0.1  # nats a row behind the best family: not worth training the rest of a family
 _SMALLEST_FAMILY = 1e-3  # families of less weight are dropped
-_PRIOR_ROWS = 20.0  # rows the overall weights count for in the stacked weights of a region
 
 
 # Training
@@ -71,12 +68,6 @@ class Ensemble:
         return Mixture(tuple(members), np.hstack([np.broadcast_to(p, (n_rows, p.shape[1])) for p in parts]), regions)
 
 
-# Told the number of flows to come (of one outcome or of all), a flow's history and its validation score.
-Report = Callable[[int, int, History, float], None]
-# The steps of the job of a number, which gives something of such sizes.
-StepsOf = Callable[[int, Sizes], Steps]
-
-
 def fit_ensemble(
     plan: Plan,
     table: Table,
@@ -91,7 +82,7 @@ def fit_ensemble(
 
     If it is stopped, what was trained so far is all there is; if that is nothing, KeyboardInterrupt is raised.
     """
-    workers = _Workers(n_jobs, n_threads, report, steps_of)
+    workers = Workers(n_jobs, n_threads, report, steps_of)
     families: list[Family] = []
     if plan.conditional is not None:
         families += _fit_chains(plan, plan.conditional, table, validation, rng, workers)
@@ -109,7 +100,7 @@ def fit_ensemble(
         rows = table if validation is None else validation
         left_out = np.column_stack([family.left_out for family in families])
         known = np.isfinite(left_out).all(axis=1)
-        weights = _maximise(left_out[known], rows.weight[known], np.ones(len(families)))
+        weights = maximise(left_out[known], rows.weight[known], np.ones(len(families)))
     kept = weights >= _SMALLEST_FAMILY
     chosen = tuple(family for family, keep in zip(families, kept, strict=True) if keep)
     return Ensemble(chosen, weights[kept] / weights[kept].sum(), tuple(workers.histories), workers.all_missing())
@@ -130,11 +121,11 @@ def fit_streamed(
     open_sources: gives the sources of training and of validation rows, told which of the n rows are the latter.
     """
     aside = validation_folds(n, validation_fraction, 1, rng)[0] if validation_fraction > 0 else np.empty(0, np.int64)
-    fitted = _run(
+    fitted = run_job(
         fit_streamed_flow,
         recipe,
         partial(open_sources, aside),
-        _child(rng),
+        child(rng),
         steps=steps,
         n_threads=n_threads,
         report=partial(report, 1, 0),
@@ -154,7 +145,7 @@ def _fit_chains(
     table: Table,
     validation: Table | None,
     rng: np.random.Generator,
-    workers: _Workers,
+    workers: Workers,
 ) -> list[Family]:
     """One family for each order of the outcomes; orders share the links they have in common."""
     fold = rng.permutation(len(table)) % min(plan.n_folds, len(table))
@@ -168,7 +159,7 @@ def _fit_chains(
         is_stopped = plan.validation_fraction > 0
         n_left_out = len(held_out) if held_out is not None else len(train) if is_stopped else None
         args = (own, learners, train, fold, held_out, is_stopped)
-        jobs.append(_Job(fit_conditional_flows, args, Sizes(train.x.shape[1], 1, n_left_out)))
+        jobs.append(Job(fit_conditional_flows, args, Sizes(train.x.shape[1], 1, n_left_out)))
     fitted = dict(zip(links, workers.run(jobs, rng), strict=True))
     families = []
     for order in plan.orders:
@@ -208,7 +199,7 @@ def _fit_joint(
     validation: Table | None,
     aside: Sequence[Table | Ints | None],
     rng: np.random.Generator,
-    workers: _Workers,
+    workers: Workers,
     others: Sequence[Family],
     regions: Regions | None,
 ) -> list[Family]:
@@ -216,7 +207,7 @@ def _fit_joint(
     jobs = []
     for matrix, held_out in zip(plan.rotations, aside, strict=True):
         sizes = Sizes(table.x.shape[1], table.y.shape[1], None if held_out is None else len(held_out))
-        jobs.append(_Job(_fit_joint_flow, (replace(recipe, rotation=matrix), table, held_out), sizes))
+        jobs.append(Job(_fit_joint_flow, (replace(recipe, rotation=matrix), table, held_out), sizes))
     fitted: list[Fitted | None] = []
     if others:
         (first,) = workers.run(jobs[:1], rng)
@@ -314,187 +305,3 @@ def split(table: Table, validation: Table | Ints | None) -> tuple[Table, Table |
     aside = np.zeros(len(table), bool)
     aside[validation] = True
     return table.take(~aside), table.take(aside)
-
-
-def _child(rng: np.random.Generator) -> np.random.Generator:
-    return np.random.default_rng(rng.integers(2**63, size=4))
-
-
-@dataclass(frozen=True)
-class _Job:
-    """A function that trains, to be called with its arguments, a generator, and how to go about it."""
-
-    fit: Callable[..., Fitted]
-    args: tuple[Any, ...]
-    sizes: Sizes
-
-
-class _Workers:
-    """Runs fits: a single one with all threads, several as jobs of one thread each.
-
-    The seed of each is drawn beforehand, so the result does not depend on how they run.
-    """
-
-    def __init__(self, n_jobs: int | None, n_threads: int, report: Report, steps_of: StepsOf) -> None:
-        self.n_jobs, self.n_threads, self.report, self.steps_of = n_jobs, n_threads, report, steps_of
-        self.histories: list[History] = []
-        self.missing: list[str] = []
-        self._n_jobs_begun = self._n_cut_short = 0
-
-    def run(self, jobs: Sequence[_Job], rng: np.random.Generator) -> list[Fitted | None]:
-        """What each job gives, None for one that was stopped before it had anything to give."""
-        rngs = [_child(rng) for _ in jobs]
-        steps = [self.steps_of(self._n_jobs_begun + k, job.sizes) for k, job in enumerate(jobs)]
-        self._n_jobs_begun += len(jobs)
-        todo = [k for k, step in enumerate(steps) if step.result is None]
-        results: Iterator[Fitted | None] = iter(())
-        if todo and not steps[todo[0]].stop():
-            calls = [(jobs[k].fit, *jobs[k].args, rngs[k]) for k in todo]
-            results = self._begin(calls, [steps[k] for k in todo], len(jobs) == 1)
-        fitted = []
-        for number, step in enumerate(steps):
-            fitted.append(_next(results, step.stop) if step.result is None else step.result)
-            self._note(fitted[-1], number, len(jobs))
-        return fitted
-
-    def _begin(
-        self, calls: Sequence[tuple[Any, ...]], steps: Sequence[Steps], is_single: bool
-    ) -> Iterator[Fitted | None]:
-        if is_single:
-            report = partial(self.report, 1, 0)
-            return iter([_run(*calls[0], steps=steps[0], n_threads=self.n_threads, report=report)])
-        tasks = (delayed(_run)(*call, steps=step) for call, step in zip(calls, steps, strict=True))
-        with steps[0].stop.deaf_children():
-            results: Iterator[Fitted | None] = Parallel(self.n_jobs, return_as="generator")(tasks)
-        return results
-
-    def _note(self, result: Fitted | None, number: int, n_jobs: int) -> None:
-        if result is not None:
-            self.histories.append(result.history)
-            self._n_cut_short += not result.is_whole
-            if n_jobs > 1:
-                self.report(n_jobs, number, result.history, max(result.history.validation, default=np.nan))
-
-    def all_missing(self) -> tuple[str, ...]:
-        """What is not there because the fit was stopped."""
-        trees = f"some trees of {self._n_cut_short} training job(s)"
-        return (trees, *self.missing) if self._n_cut_short else tuple(self.missing)
-
-
-def _next(results: Iterator[Fitted | None], stop: Stop) -> Fitted | None:
-    """The next result, or None if the same interrupt that asked to stop has ended the processes."""
-    try:
-        return next(results, None)
-    except BrokenExecutor:
-        if stop():
-            return None
-        raise
-
-
-def _run(
-    fit: Callable[..., Fitted],
-    *args: Any,
-    steps: Steps,
-    n_threads: int = 1,
-    report: Callable[[History, float], None] = lambda history, score: None,
-) -> Fitted | None:
-    """What the job gives, or None if it is stopped too early; it is kept in any case."""
-    with _pool(n_threads) as pool, _BLAS:
-        if steps.stop():
-            return None
-        try:
-            fitted = fit(*args, pool, report, steps)
-        except Stopped:
-            steps.write()
-            return None
-        except KeyboardInterrupt:
-            steps.write()
-            raise
-        steps.finish(fitted)
-    return fitted
-
-
-class _OneThread:
-    """Linear algebra on one thread while any fit is running, here or in another thread of the process."""
-
-    def __init__(self) -> None:
-        self._lock, self._users = threading.Lock(), 0
-        self._limits: Any = None
-
-    def __enter__(self) -> None:
-        with self._lock:
-            if not self._users:
-                self._limits = threadpool_limits(1, user_api="blas")
-            self._users += 1
-
-    def __exit__(self, *_: object) -> None:
-        with self._lock:
-            self._users -= 1
-            if not self._users:
-                self._hand_over()
-                self._limits.restore_original_limits()
-                self._hand_over()
-
-    @staticmethod
-    def _hand_over() -> None:
-        """Recent threadpoolctl lets only the thread that set a limit change it; the last fit may run in another."""
-        for library in ThreadpoolController().lib_controllers:
-            clear = getattr(library, "clear_controlling_thread", None)
-            if clear is not None:
-                clear(force=True)
-
-
-_BLAS = _OneThread()
-
-
-@contextlib.contextmanager
-def _pool(n_threads: int) -> Iterator[ThreadPoolExecutor | None]:
-    if n_threads == 1:
-        yield None
-        return
-    with ThreadPoolExecutor(n_threads) as pool:
-        yield pool
-
-
-# Weights: functions of the members' log densities log_prob (n, members) of rows, the rows' weight and region
-
-
-def equal_weights(n_members: int) -> Array:
-    """The same weight for every member."""
-    return np.full((1, n_members), -np.log(n_members))
-
-
-def likelihood_weights(log_prob: Array, weight: Array, region: Ints, n_regions: int) -> Array:
-    """The paper's rule: in proportion to the product of the likelihoods of a region's training rows."""
-    log_prob = log_prob - log_prob.max(axis=1, keepdims=True)  # only ratios count, and large sums lose digits
-    sums = np.zeros((n_regions + 1, log_prob.shape[1]))
-    np.add.at(sums, region, weight[:, None] * log_prob)
-    empty = np.bincount(region, minlength=n_regions + 1) == 0
-    overall = weight @ log_prob
-    sums[empty], sums[-1] = overall, overall
-    return sums - logsumexp(sums, axis=1, keepdims=True)
-
-
-def stacked_weights(log_prob: Array, weight: Array, region: Ints, n_regions: int) -> Array:
-    """Weights of the highest likelihood of validation rows; small regions are drawn towards the overall weights."""
-    n_members = log_prob.shape[1]
-    overall = _maximise(log_prob, weight, np.ones(n_members))
-    weights = np.tile(overall, (n_regions + 1, 1))
-    for k in np.unique(region[region < n_regions]):
-        here = region == k
-        weights[k] = _maximise(log_prob[here], weight[here], _PRIOR_ROWS * overall)
-    with np.errstate(divide="ignore"):
-        return np.log(weights)
-
-
-def _maximise(log_prob: Array, weight: Array, prior: Array) -> Array:
-    """Mixture weights by expectation maximisation; `prior` counts as rows already given to each member."""
-    density = np.exp(log_prob - log_prob.max(axis=1, keepdims=True))
-    weights = prior / prior.sum()
-    for _ in range(1000):
-        joint = density * weights
-        given = weight @ (joint / joint.sum(axis=1, keepdims=True)) + prior
-        last, weights = weights, given / given.sum()
-        if np.abs(weights - last).max() < 1e-8:
-            break
-    return weights

@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, RegressorMixin, is_regressor
+from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
@@ -19,17 +19,18 @@ from treecdf._kernels.compiling import announce_compilation
 from treecdf.base import Bound
 from treecdf.boosting import History, Stage
 from treecdf.checkpoint import Checkpoint, NoCheckpoint
-from treecdf.classifiers import as_node_classifier
 from treecdf.distribution import ConditionalDistribution
-from treecdf.ensemble import Ensemble, Report, fit_ensemble
+from treecdf.ensemble import Ensemble, fit_ensemble
 from treecdf.files import ModelFileError, read_model, refusing, write_model
 from treecdf.grower import Growth
+from treecdf.importance import importances
 from treecdf.mixed import RecordedDistribution
+from treecdf.parameters import check_base, check_parameters
 from treecdf.parquet import ParquetPieces
-from treecdf.plan import BASES, EFFORTS, PAPER_STAGES, STRUCTURES, has_no_rotations, make_plan
+from treecdf.plan import PAPER_STAGES, has_no_rotations, make_plan
 from treecdf.progress import Progress, bar
 from treecdf.recorded import Atoms, Grid, continuous_part, notes, read_atoms, read_grid
-from treecdf.settings import as_generator, check_setting, is_int, is_real
+from treecdf.settings import as_generator
 from treecdf.steps import Steps, stop_by_interrupt
 from treecdf.streaming import Pieces, fit_pieces
 from treecdf.summary import summarize
@@ -47,13 +48,10 @@ from treecdf.table import (
     read_table,
     read_weights,
 )
+from treecdf.workers import Report
 
 Array = NDArray[np.float64]
 
-_SEARCHES = ("score", "exhaustive", "middle")
-_IMPORTANCE_ROWS = 200
-_WEIGHTS = ("equal", "stacked", "likelihood")
-_INTERRUPTS = ("raise", "keep")
 _NOT_IN_THE_MODEL = ("n_jobs", "random_state", "verbose", "checkpoint", "on_interrupt")  # settings that do not shape it
 # What a model file keeps of a fitted model
 _FITTED = (
@@ -72,59 +70,6 @@ _FITTED = (
     "n_trees_",
     "feature_importances_",
 )
-
-
-def _is_list_of_matrices(value: Any) -> bool:
-    is_list = isinstance(value, list | tuple) or (isinstance(value, np.ndarray) and value.ndim == 3)
-    return is_list and len(value) > 0
-
-
-def _is_base(value: Any) -> bool:
-    if isinstance(value, str):
-        return value in BASES
-    regressors = value if isinstance(value, list | tuple) else [value]
-    return len(regressors) > 0 and all(_is_regressor(part) for part in regressors)
-
-
-def _is_regressor(value: Any) -> bool:
-    return not isinstance(value, type) and (
-        hasattr(value, "cross_fit") or (hasattr(value, "fit") and is_regressor(value))
-    )
-
-
-def _is_clusterer(value: Any) -> bool:
-    return hasattr(value, "predict") and not isinstance(value, type)
-
-
-# What each parameter may be, and how to say so.
-_RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "effort": (lambda v: isinstance(v, str) and v in EFFORTS, f"one of {', '.join(map(repr, EFFORTS))}"),
-    "structure": (lambda v: isinstance(v, str) and v in STRUCTURES, f"one of {', '.join(map(repr, STRUCTURES))}"),
-    "base": (_is_base, f"one of {', '.join(map(repr, BASES))}, a regressor or a list of regressors"),
-    "rotations": (
-        lambda v: v is None or (is_int(v) and v >= 0) or _is_list_of_matrices(v),
-        "None, an integer of at least 0 or a list of orthogonal matrices",
-    ),
-    "weights": (lambda v: isinstance(v, str) and v in _WEIGHTS, f"one of {', '.join(map(repr, _WEIGHTS))}"),
-    "regions": (
-        lambda v: v == "hdbscan" if isinstance(v, str) else (is_int(v) and v >= 1) or _is_clusterer(v),
-        "an integer of at least 1, 'hdbscan' or a clusterer with predict",
-    ),
-    "c0": (lambda v: is_real(v) and 0 < v < 1, "a number between 0 and 1"),
-    "gamma": (lambda v: is_real(v) and v >= 0, "a number of at least 0"),
-    "eta": (lambda v: is_real(v) and v >= 0, "a number of at least 0"),
-    "grid_size": (lambda v: is_int(v) and 1 <= v <= 1000, "an integer from 1 to 1000"),
-    "min_samples_node": (lambda v: is_real(v) and v >= 1, "a number of at least 1"),
-    "max_trees": (lambda v: is_int(v) and v >= 0, "an integer of at least 0"),
-    "early_stopping_window": (lambda v: is_int(v) and v >= 1, "an integer of at least 1"),
-    "validation_fraction": (lambda v: is_real(v) and 0 <= v < 1, "a number from 0 to below 1"),
-    "subsample": (lambda v: v is None or (is_real(v) and 0 < v <= 1), "None or a number above 0, at most 1"),
-    "split_search": (lambda v: v in _SEARCHES, f"one of {', '.join(map(repr, _SEARCHES))}"),
-    "n_jobs": (lambda v: v is None or (is_int(v) and v != 0), "None or an integer other than 0"),
-    "checkpoint": (lambda v: v is None or (isinstance(v, str | os.PathLike) and os.fspath(v) != ""), "None or a path"),
-    "on_interrupt": (lambda v: isinstance(v, str) and v in _INTERRUPTS, "'raise' or 'keep'"),
-    "verbose": (lambda v: isinstance(v, bool) or (is_int(v) and v >= 0), "an integer of at least 0"),
-}
 
 
 class TreeFlowRegressor(RegressorMixin, BaseEstimator):
@@ -312,7 +257,7 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
             from treecdf.dask_pieces import DaskPieces
 
             return self._fit_pieces(DaskPieces(X, y, sample_weight))
-        self._check_parameters()
+        check_parameters(self)
         checkpoint = NoCheckpoint() if self.checkpoint is None else Checkpoint(self.checkpoint)
         rng = checkpoint.generator(self.random_state)
         table = read_table(self, X, y, sample_weight, rng)
@@ -322,7 +267,7 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
         self.outcome_names_ = outcome_names(y, self.n_outcomes_)
         bounds = read_bounds(self.bounds, self.n_outcomes_)
         check_bounds(table, bounds, "y")
-        self._check_base(bounds)
+        check_base(self, bounds)
         validation = self._validation(X_val, y_val, sample_weight_val)
         checkpoint.begin(self._settings(), table, validation)
         self.notes_ = notes(table, self.atoms, self.resolution)
@@ -355,7 +300,7 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
         return self._fit_pieces(ParquetPieces(path, outcomes, covariates, sample_weight, directory))
 
     def _fit_pieces(self, pieces: Pieces) -> Self:
-        self._check_parameters()
+        check_parameters(self)
         rng = as_generator(self.random_state)
         announce_compilation()
         with contextlib.closing(Progress(self.verbose)) as progress, stop_by_interrupt(self.on_interrupt) as stop:
@@ -370,7 +315,7 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
         self.families_, self.family_weights_ = ensemble.families, ensemble.weights
         self.history_ = _concatenate(ensemble.histories)
         self.n_trees_ = sum(len(block) for flow in self.mixture_.trees() for block in flow.blocks)
-        self.feature_importances_ = self._importances(table, rng)
+        self.feature_importances_ = importances(self.mixture_, table, self.covariates_.places(), rng, self._n_threads())
         if ensemble.missing:
             goes_on = "" if self.checkpoint is None else " Its checkpoint stays: the same fit again goes on from there."
             missing = f"The fit was interrupted; the model is without {', '.join(ensemble.missing)}.{goes_on}"
@@ -393,21 +338,6 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
             validation = continuous_part(validation, values, self.grid_, bounds, rng)
             validation = validation if len(validation) else None
         return table, validation
-
-    def _importances(self, table: Table, rng: np.random.Generator) -> Array:
-        """Loss of log-likelihood when each covariate is shuffled among some of the training rows."""
-        rows = table.take(rng.permutation(len(table))[:_IMPORTANCE_ROWS])
-        y = rows.y[:, None, :]
-        intact = self.mixture_.log_prob(y, rows.x, self._n_threads())
-        lost = np.zeros(self.n_features_in_)
-        for j, place in enumerate(self.covariates_.places()):
-            if (rows.x[:, place] == rows.x[0, place]).all():
-                continue
-            shuffled = rows.x.copy()
-            shuffled[:, place] = rng.permutation(shuffled[:, place])
-            lost[j] = rows.weight @ (intact - self.mixture_.log_prob(y, shuffled, self._n_threads()))[:, 0]
-        lost = np.maximum(lost, 0.0)
-        return lost / max(lost.sum(), 1e-300)
 
     def predict_distribution(self, X: ArrayLike) -> ConditionalDistribution:
         """The conditional distributions at covariates X (n, q)."""
@@ -462,7 +392,7 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
         ModelFileError: use skops or joblib for them.
         """
         check_is_fitted(self, "mixture_")
-        self._check_parameters()
+        check_parameters(self)
         fitted = {name: getattr(self, name) for name in _FITTED if hasattr(self, name)}
         write_model(path, self.get_params(deep=False), fitted)
 
@@ -484,42 +414,6 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
             split_search=self.split_search,
             subsample=1.0 if self.subsample is None else self.subsample,
         )
-
-    def _check_parameters(self) -> None:
-        for name, (is_valid, expected) in _RULES.items():
-            check_setting(name, getattr(self, name), is_valid(getattr(self, name)), expected)
-        stages = () if self.stages is None else self.stages
-        if not isinstance(stages, (list, tuple)) or not all(isinstance(stage, Stage) for stage in stages):
-            raise TypeError(f"Expected stages to be a list of Stage; got {stages!r}.")
-        for stage in stages:
-            depth = stage.max_depth
-            check_setting("max_depth", depth, is_int(depth) and 1 <= depth <= 30, "an integer from 1 to 30")
-            as_node_classifier(stage.classifier)
-
-    def _check_base(self, bounds: Sequence[Bound]) -> None:
-        has_rotations = not has_no_rotations(self.rotations)
-        if self.n_outcomes_ == 1 and has_rotations:
-            warnings.warn("rotations are for several outcomes; with one they are ignored.", UserWarning, stacklevel=3)
-            has_rotations = False
-        is_unconditional = isinstance(self.base, str) and self.base in ("box", "student")
-        if self.n_outcomes_ > 1 and self.structure == "chain" and (is_unconditional or has_rotations):
-            raise ValueError("structure='chain' has a conditional base and no rotations: expected structure='joint'.")
-        if has_rotations and not isinstance(self.base, str):
-            raise ValueError(
-                "rotations are for joint flows, a regressor is for one outcome: expected only one of them."
-            )
-        if (
-            self.n_outcomes_ > 1
-            and self.structure == "joint"
-            and (not isinstance(self.base, str) or self.base == "conditional")
-        ):
-            raise ValueError("structure='joint' has no conditional base: expected base='student' or 'box'.")
-        if not any(end is not None for pair in bounds for end in pair):
-            return
-        if has_rotations:
-            raise ValueError("bounds cannot be kept by rotated outcomes: expected rotations or bounds, got both.")
-        if isinstance(self.base, str) and self.base == "student":
-            raise ValueError("bounds cannot be kept by base='student': expected base='box' with them.")
 
     def _validation(
         self, X_val: ArrayLike | None, y_val: ArrayLike | None, sample_weight_val: ArrayLike | None
@@ -555,7 +449,7 @@ def load_model(path: str | os.PathLike[str]) -> TreeFlowRegressor:
     parameters, fitted = read_model(path)
     with refusing(path):
         model = TreeFlowRegressor(**parameters)
-        model._check_parameters()
+        check_parameters(model)
         for name, value in fitted.items():
             if name not in _FITTED:
                 raise ModelFileError(f"expected attributes of a fitted model; got {name!r:.40}.")

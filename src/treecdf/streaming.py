@@ -18,12 +18,14 @@ from numpy.typing import NDArray
 
 from treecdf.classifiers import AnyClassifier
 from treecdf.covariates import Category, Covariates, is_frame, read_columns
-from treecdf.ensemble import Ensemble, Report, fit_streamed
+from treecdf.ensemble import Ensemble, fit_streamed
+from treecdf.parameters import check_base
 from treecdf.plan import has_no_rotations, streamed_recipe
 from treecdf.rows import SAMPLE_ROWS, Source
 from treecdf.shard import one_in
 from treecdf.steps import Steps
 from treecdf.table import Table, check_bounds, outcome_names, read_bounds, read_outcomes, read_table, read_weights
+from treecdf.workers import Report
 
 Array = NDArray[np.float64]
 Columns = tuple[Array, Array, Array]  # x (m, q), y (m, d), weight (m,)
@@ -82,7 +84,7 @@ def fit_pieces(
         raise ValueError(f"Found {ends[-1]} row(s) (n_samples = {ends[-1]}): at least 2 are required.")
     sample = _learn_columns(model, pieces, firsts)
     bounds = read_bounds(model.bounds, model.n_outcomes_)
-    model._check_base(bounds)
+    check_base(model, bounds)
     reader = Reader(_bare(model), bounds)
 
     def open_sources(aside: Ints, pool: Executor | None) -> Opened:
