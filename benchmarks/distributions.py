@@ -5,6 +5,7 @@ from scipy.special import beta
 from scipy.stats import norm, t
 
 N_LEVELS = 200  # of the quantiles that stand for a distribution in its CRPS
+_LARGEST_DF = 1e6  # beyond, a Student is a normal to six digits and its beta functions underflow
 
 
 class Quantiles:
@@ -64,7 +65,7 @@ class Student(Quantiles):
 
     def crps(self, y):
         """CRPS (n,) in closed form."""
-        df, z = self._df, (y - self._loc) / self._scale
+        df, z = np.minimum(self._df, _LARGEST_DF), (y - self._loc) / self._scale
         to_outcome = z * (2 * t.cdf(z, df) - 1) + 2 * t.pdf(z, df) * (df + z**2) / (df - 1)
         between = 2 * np.sqrt(df) / (df - 1) * beta(0.5, df - 0.5) / beta(0.5, df / 2) ** 2
         return self._scale * (to_outcome - between)

@@ -171,12 +171,12 @@ def pack_text(text, entries, how=zipfile.ZIP_DEFLATED):
 
 def change_numbers(data, rng):
     """Numbers of the arrays: extremes, neighbours, swaps."""
-    from treecdf.files import _DTYPES
+    from treecdf.files.format import DTYPES
 
     document, entries = unpack(data)
     for _ in range(rng.integers(1, 4)):
         name = rng.choice([name for name in entries if entries[name]])
-        pool = np.frombuffer(entries[name], _DTYPES[name.removesuffix(".bin")]).copy()
+        pool = np.frombuffer(entries[name], DTYPES[name.removesuffix(".bin")]).copy()
         column = pool[rng.choice(pool.dtype.names)] if pool.dtype.names else pool
         at = rng.integers(len(column))
         with np.errstate(all="ignore"):

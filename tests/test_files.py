@@ -190,12 +190,12 @@ def test_many_names_of_levels_come_back(path):
 
 
 def test_more_texts_than_the_size_allows_are_stored_plainly(path, monkeypatch):
-    monkeypatch.setattr("treecdf.files._FEW_ITEMS", 0)
-    monkeypatch.setattr("treecdf.files._BYTES_OF_ITEM", 1)
+    monkeypatch.setattr("treecdf.files.format._FEW_ITEMS", 0)
+    monkeypatch.setattr("treecdf.files.format._BYTES_OF_ITEM", 1)
     model = fitted("frame")
     model.save(path)
     packed = path.stat().st_size
-    monkeypatch.setattr("treecdf.files._BYTES_OF_PIECE", packed)
+    monkeypatch.setattr("treecdf.files.format._BYTES_OF_PIECE", packed)
     with pytest.raises(ModelFileError, match="fewer pieces"):
         load_model(path)
     model.save(path)
@@ -207,8 +207,8 @@ def test_a_model_that_deflates_too_well_is_stored(path, monkeypatch):
     model = fitted("nodes")
     model.save(path)
     packed = path.stat().st_size
-    monkeypatch.setattr("treecdf.files._MOST_PACKED", 1)
-    monkeypatch.setattr("treecdf.files._SMALL", 0)
+    monkeypatch.setattr("treecdf.files.format._MOST_PACKED", 1)
+    monkeypatch.setattr("treecdf.files.format._SMALL", 0)
     model.save(path)
     assert path.stat().st_size > packed
     assert np.array_equal(predictions(model), predictions(load_model(path)))
@@ -519,11 +519,11 @@ def test_hostile_models_are_refused_with_right_checksums(edit, directory, path):
 
 
 def edited(data, change):
-    from treecdf.files import _DTYPES
+    from treecdf.files.format import DTYPES
 
     document, entries = unpack(data)
     arrays = {
-        name.removesuffix(".bin"): np.frombuffer(pool, _DTYPES[name.removesuffix(".bin")]).copy()
+        name.removesuffix(".bin"): np.frombuffer(pool, DTYPES[name.removesuffix(".bin")]).copy()
         for name, pool in entries.items()
     }
     change(document, arrays)
