@@ -123,7 +123,8 @@ class LightGBMLSS(Peer):
 class PGBM(Peer):
     """PGBM on torch, of up to 2000 trees: a normal of the mean and variance that its leaves add up to.
 
-    Its other form, on scikit-learn, is compiled for numpy 1. This one compiles a small file when first imported.
+    The rows set aside choose the correlation of its trees, of the values its own search has. Its other form, on
+    scikit-learn, is compiled for numpy 1. This one compiles a small file when first imported.
     """
 
     library = "pgbm"
@@ -142,7 +143,14 @@ class PGBM(Peer):
         self._model = PGBMRegressor(random_state=self.random_state + 1, verbose=1, **self.settings)
         aside = (x[validation], self._z(y[validation]))
         self._model.fit(x[train], self._z(y[train]), eval_set=aside, early_stopping_rounds=PATIENCE)
-        self.n_trees_ = int(self._model.learner_.best_iteration)
+        learner = self._model.learner_
+        self.n_trees_ = int(learner.best_iteration)
+        found = {}
+        for correlation in torch.arange(-0.2, 0.2, 0.02):
+            learner.tree_correlation = correlation
+            found[float(np.mean(self.log_prob(x[validation], y[validation])))] = correlation
+        learner.tree_correlation = found[max(found)]
+        self.settings["tree_correlation"] = round(float(found[max(found)]), 2)
 
     def _mean_and_std(self, x):
         _, mean, variance = self._model.learner_.predict_dist(x, n_forecasts=1, output_sample_statistics=True)
