@@ -22,7 +22,7 @@ def fit(codes, root, gradient, hessian, rows=None, columns=None, min_rows=4.0, r
     rows = np.arange(len(root)) if rows is None else rows
     columns = np.arange(len(codes)) if columns is None else columns
     tree = (column, cut, missing_left, leaf)
-    grow(codes, rows, root.copy(), gradient, hessian, columns, N_BINS, min_rows, ridge, *tree)
+    grow(codes, rows, root.copy(), gradient, hessian, np.ones(len(root)), columns, N_BINS, min_rows, ridge, *tree)
     return tree
 
 

@@ -12,25 +12,17 @@ from treecdf._kernels.compiling import inlined_kernel, ordered_kernel
 
 
 @ordered_kernel
-def grow(codes, rows, place, gradient, hessian, columns, n_bins, min_rows, ridge, column, cut, missing_left, leaf):
-    """Grow one tree at every root by Newton's method and fill its arrays; `place` ends as the leaf of each row.
-
-    rows (m,): the rows to learn from; place (n,) their root at first. gradient, hessian (n, K) of the loss.
-    columns: the covariates that may be split. column, cut, missing_left (roots, 2^D - 1), leaf (roots, 2^D, K).
-    """
-    weight = np.ones(place.size)
-    grow_weighted(
-        codes, rows, place, gradient, hessian, weight, columns, n_bins, min_rows, ridge, column, cut, missing_left, leaf
-    )
-
-
-@ordered_kernel
-def grow_weighted(
+def grow(
     codes, rows, place, gradient, hessian, weight, columns, n_bins, min_rows, ridge, column, cut, missing_left, leaf
 ):
-    """As `grow`, but row i counts weight[i] times towards min_rows; gradients and Hessians come weighted already."""
+    """Grow one tree at every root by Newton's method and fill its arrays; `place` ends as the leaf of each row.
+
+    rows (m,): the rows to learn from; place (n,) their root at first. gradient, hessian (n, K) of the loss, weighted;
+    weight (n,): how many rows each counts for in min_rows. columns: the covariates that may be split.
+    column, cut, missing_left (roots, 2^D - 1), leaf (roots, 2^D, K).
+    """
     n_roots, n_leaves, n_outputs = leaf.shape
-    level, width = 0, 1  # its nodes in a tree
+    level, width = np.int64(0), np.int64(1)  # its nodes in a tree; plain numbers would be compiled for as well
     while width < n_leaves:
         sums = np.zeros((n_roots * width, len(columns), n_bins + 1, 2 * n_outputs + 1))
         add_histograms(codes, rows, place, gradient, hessian, weight, columns, sums)

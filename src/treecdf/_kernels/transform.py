@@ -99,7 +99,7 @@ def left_logit(theta, i, kind, x, row, value):
         return network_logit(theta, i, kind, x, row, value)
     if kind[0] == TREES:
         return trees_logit(theta, i, kind, x, row)
-    return theta[i, 0] + dot(theta, i, 1, x, row, theta.shape[1] - 1)
+    return theta[i, 0] + dot(theta, i, np.int64(1), x, row, theta.shape[1] - 1)
 
 
 @kernel
@@ -128,7 +128,7 @@ def left_probs(at, point, count, root, theta, kind, x, row, share_row, known, va
             i = at[a] - root
             if np.isnan(known[i]):
                 prob[a] = -left_logit(theta, at[a], kind, x, row, value)
-                exp_tile(prob[a : a + 1], 1, bits)
+                exp_tile(prob[a : a + 1], np.int64(1), bits)
                 known[i] = 1.0 / (1.0 + prob[a])
             prob[a] = known[i]
         return
@@ -141,7 +141,7 @@ def left_probs(at, point, count, root, theta, kind, x, row, share_row, known, va
     else:
         for a in range(count):
             i = at[a]
-            prob[a] = -theta[i, 0] - dot(theta, i, 1, x, row + point[a], theta.shape[1] - 1)
+            prob[a] = -theta[i, 0] - dot(theta, i, np.int64(1), x, row + point[a], theta.shape[1] - 1)
     exp_tile(prob, count, bits)
     for a in range(count):
         prob[a] = 1.0 / (1.0 + prob[a])

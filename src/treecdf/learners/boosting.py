@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from treecdf._kernels.histogram import add_leaves, add_trees, grow_weighted
+from treecdf._kernels.histogram import add_leaves, add_trees, grow
 from treecdf.bins import bin_edges
 from treecdf.learners.protocol import Array, Ints
 
@@ -142,9 +142,9 @@ def _grow(
     gradient *= own[:, None]
     curvature *= own[:, None]
     tree = _empty_tree(settings.max_depth, scores.shape[1])
-    args = (columns, settings.n_bins, settings.min_rows, settings.ridge)
+    args = (columns, settings.n_bins, float(settings.min_rows), float(settings.ridge))
     place = np.zeros(len(rows), np.int64)
-    grow_weighted(codes[:, rows], np.arange(len(rows)), place, gradient, curvature, own, *args, *tree)
+    grow(codes.take(rows, axis=1), np.arange(len(rows)), place, gradient, curvature, own, *args, *tree)
     add_leaves(codes, np.zeros(n, np.int64), *tree, settings.rate, scores)
     return tree
 
