@@ -41,7 +41,7 @@ def rows(n=70, q=3, seed=0):
 
 def small_models():
     """Models that have every part a file may have, by name, and the number of outcomes of each."""
-    from treecdf import MLP, BoostedTrees, Constant, Logistic, Stage, TreeFlowRegressor
+    from treecdf import MLP, BoostedTrees, CompositionalFlow, Constant, Logistic, Stage, TreeFlowRegressor
     from treecdf.learners import BoostedMean, GaussianProcess, Network, Polynomial
 
     nodes = [
@@ -73,6 +73,7 @@ def small_models():
         "learners": (TreeFlowRegressor(base=learners, **never), 1),
         "frame": (TreeFlowRegressor(base="box", **few), 1),
         "atoms on a grid": (TreeFlowRegressor(base="box", atoms=[0.0], resolution=0.25, **few), 1),
+        "compositions": (CompositionalFlow(flow=TreeFlowRegressor(base="box", **never), random_state=0), 4),
     }
 
 
@@ -85,6 +86,13 @@ def as_frame(x):
     return pd.DataFrame({"gaps": gaps, "many": names, "sïgn": np.where(x[:, 2] > 0, "+", "-")})
 
 
+def compositions(y):
+    """Shares of four taxa (n, 4), the last of them in few rows."""
+    raw = np.exp(np.column_stack([y, -y]))
+    raw[:, 1:] *= np.abs(y[:, :1]) > [[0.2, 0.5, 2.0]]
+    return raw / raw.sum(axis=1, keepdims=True)
+
+
 def _always(network):
     """A network that is tried even where trees do well."""
     object.__setattr__(network, "is_worth_trying", lambda errors: True)
@@ -95,7 +103,7 @@ def fit(name):
     """One of the models above, fitted."""
     model, d = small_models()[name]
     x, y = rows()
-    y = y[:, 0] if d == 1 else y
+    y = compositions(y) if name == "compositions" else y[:, 0] if d == 1 else y
     if name == "atoms on a grid":
         y = np.where(y < -0.5, 0.0, np.round(4 * y) / 4)
     return model.fit(as_frame(x) if name == "frame" else x, y)
@@ -104,6 +112,9 @@ def fit(name):
 def predictions(model):
     """All kinds of predictions at a few rows, as one flat array."""
     x, y = rows(n=6, seed=1)
+    if hasattr(model, "n_taxa_"):
+        found = [model.log_prob(x, compositions(y)), model.sample(x, 3, random_state=0), model.zero_prob(x, 5)]
+        return np.concatenate([part.ravel() for part in found])
     x, d = as_frame(x) if hasattr(model, "feature_names_in_") else x, model.n_outcomes_
     found = [model.log_prob(x, y[:, :d]), model.sample(x, 3, random_state=0), model.sample(x[:2], 20, random_state=0)]
     if d == 1:
@@ -285,11 +296,12 @@ def judge(data, path, honest, is_damage):
         return "refused"
     try:
         found = predictions(model)
-    except ValueError as error:  # it may be a model of other columns now
-        if is_damage or ("colum" not in str(error) and "feature" not in str(error)):
+    except ValueError as error:  # it may be a model of other columns or taxa now
+        if is_damage or not any(word in str(error) for word in ("colum", "feature", "outcome(s)")):
             raise
         return "other"
-    model.summary()
+    if hasattr(model, "summary"):
+        model.summary()
     if len(found) == len(honest) and np.array_equal(found, honest, equal_nan=True):
         return "same"
     assert not is_damage, "damage changed predictions and was not seen"

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 import treecdf
-from treecdf import load_model
+from treecdf import CompositionalFlow, load_model
 from treecdf.cli import main
 from treecdf.grower import TreeGrower
 
@@ -170,6 +170,13 @@ def test_info_tells_the_same(flats, capsys):
     told = capsys.readouterr().out
     assert "outcome: rent, deposit" in told
     assert "kB, loaded in" in told
+
+
+def test_models_of_compositions_are_for_the_library(flats, capsys):
+    shares = np.array([[0.2, 0.8], [0.5, 0.5], [0.9, 0.1]])
+    CompositionalFlow(random_state=0).fit(np.arange(3.0)[:, None], shares).save(flats / "shares.tcdf")
+    assert main(["info", str(flats / "shares.tcdf")]) != 0
+    assert "holds a CompositionalFlow" in capsys.readouterr().err
 
 
 def test_score_equals_the_library(flats, capsys):

@@ -10,8 +10,9 @@ from scipy.special import expit
 from sklearn.base import clone
 
 from treecdf import CompositionalFlow, TreeFlowRegressor
-from treecdf.composition import Ratios, make_folds
+from treecdf.composition import make_folds
 from treecdf.presence import Presence, logistic
+from treecdf.ratios import Ratios
 
 
 def simulate(n, seed, n_taxa=5):

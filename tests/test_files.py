@@ -18,7 +18,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 import fuzz_files
 import treecdf
 from fuzz_files import memory_of_load, pack, pack_text, predictions, rows, unpack
-from treecdf import Logistic, ModelFileError, Stage, TreeFlowRegressor, load_model
+from treecdf import CompositionalFlow, Logistic, ModelFileError, Stage, TreeFlowRegressor, load_model
 from treecdf.checks import CHECKS
 
 NAMES = list(fuzz_files.small_models())
@@ -77,7 +77,26 @@ def test_predictions_are_the_same_to_the_last_bit(name, path):
     assert np.array_equal(predictions(loaded), predictions(load_model(path)), equal_nan=True)
 
 
-@pytest.mark.parametrize("name", NAMES)
+def test_a_model_of_compositions_comes_back(path):
+    model = fitted("compositions")
+    model.save(path)
+    loaded = load_model(path)
+    assert type(loaded) is CompositionalFlow
+    assert repr(loaded) == repr(model)
+    assert (loaded.n_taxa_, loaded.n_features_in_) == (4, 3)
+    np.testing.assert_array_equal(loaded.order_, model.order_)
+    x, y = rows()
+    again = loaded.fit(x, fuzz_files.compositions(y))
+    assert np.array_equal(predictions(again), predictions(model))
+    default = CompositionalFlow(normalize=True, random_state=0).fit(x, fuzz_files.compositions(y))
+    default.save(path)
+    assert repr(load_model(path)) == repr(default)
+    assert np.array_equal(predictions(load_model(path)), predictions(default))
+    with pytest.raises(NotFittedError):
+        CompositionalFlow().save(path)
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "compositions"])
 def test_fitted_attributes_and_parameters_come_back(name, path):
     model = fitted(name)
     model.save(path)
@@ -489,6 +508,13 @@ HOSTILE = {
     "weights": ("rotations", _all("log_weights", -9.0, "Mixture"), "sum to one"),
     "matrix": ("rotations", _all("matrix", 1.0, "Rotation"), "orthogonal"),
     "kind": ("nodes", _all("kind", 3, "TreeSequence"), "kernels know"),
+    "order of taxa": ("compositions", _all("order", 0, "Presence"), "order of the taxa"),
+    "taxa": ("compositions", _set(("fitted", "n_taxa_"), 2), "order_"),
+    "knots": ("compositions", _of("Effects", "knots", {"tuple": []}), "knots"),
+    "features of a ratio": ("compositions", _of("Link", "slopes", lambda own: {"array": 0}), "slopes"),
+    "no links": ("compositions", _set(("fitted", "links_"), {"tuple": []}), "links_"),
+    "setting of the flow": ("compositions", _set(("parameters", "flow", "dict", "c0"), 7), "c0"),
+    "no flow": ("compositions", _set(("parameters", "flow"), 3), "damaged"),
 }  # fmt: skip
 
 
@@ -532,7 +558,7 @@ def edited(data, change):
 
 def test_an_edit_that_changes_nothing_is_loaded(directory, path):
     """So the refusals above are due to what was changed."""
-    for name in ("nodes", "several", "fast", "rotations"):
+    for name in ("nodes", "several", "fast", "rotations", "compositions"):
         path.write_bytes(edited(content(name, directory), lambda document, arrays: None))
         assert np.array_equal(predictions(load_model(path)), predictions(fitted(name)))
 

@@ -4,8 +4,9 @@ from treecdf.boosting import Stage
 from treecdf.classifiers import MLP, BoostedTrees, Constant, Logistic
 from treecdf.composition import CompositionalFlow
 from treecdf.distribution import ConditionalDistribution
-from treecdf.estimator import TreeFlowRegressor, load_model
+from treecdf.estimator import TreeFlowRegressor
 from treecdf.files import ModelFileError
+from treecdf.loading import load_model
 
 __version__ = "0.1.0.dev0"
 

@@ -148,7 +148,7 @@ class Checkpoint(NoCheckpoint):
     def _read(self) -> dict[str, Any]:
         path = self.path / _FIT
         with _refusing(path):
-            (fit,) = unpacked(path.read_bytes(), _FORMAT, ("fit",))
+            _, (fit,) = unpacked(path.read_bytes(), (_FORMAT,), ("fit",))
             expect(isinstance(fit.get("marks"), dict) and "seed" in fit, "what the checkpoint is of")
             expect(fit["seed"] is None or (type(fit["seed"]) is int and fit["seed"] >= 0), "a seed")
         return fit
@@ -251,7 +251,7 @@ class KeptSteps(Steps):
         except FileNotFoundError:
             return
         with _refusing(self.path):
-            (job,) = unpacked(data, _FORMAT, ("job",))
+            _, (job,) = unpacked(data, (_FORMAT,), ("job",))
             expect(job.get("fit") == self.fit, "a job of this fit")
             if "flows" in job:
                 check_result(job["flows"], job["history"], job["left_out"], sizes)

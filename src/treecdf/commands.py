@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from treecdf.estimator import TreeFlowRegressor, load_model
+from treecdf.estimator import TreeFlowRegressor
+from treecdf.loading import load_model
 
 _TABLES = (".csv", ".parquet")
 _PICTURES = (".png", ".pdf", ".svg", ".jpg")
@@ -49,7 +50,7 @@ def fit(args: argparse.Namespace) -> None:
 
 def score(args: argparse.Namespace) -> None:
     """Say how well the model predicts the outcomes of a table; write each row's log density."""
-    model = load_model(args.model)
+    model = _read_model(args.model)
     if args.out is not None:
         _check_can_write(args.out, _TABLES)
     table = _with_outcomes(read_table(args.table), model.outcome_names_)
@@ -75,7 +76,7 @@ def score(args: argparse.Namespace) -> None:
 def sample(args: argparse.Namespace) -> None:
     """Draw outcomes for every row of a table: one line for each draw."""
     _check_can_write(args.out, _TABLES)
-    model = load_model(args.model)
+    model = _read_model(args.model)
     table = read_table(args.table)
     draws = model.sample(_covariates(model, table), args.n, random_state=args.seed).reshape(len(table), args.n, -1)
     columns = {"row": np.repeat(np.arange(len(table)), args.n), "draw": np.tile(np.arange(args.n), len(table))}
@@ -87,7 +88,7 @@ def sample(args: argparse.Namespace) -> None:
 def quantiles(args: argparse.Namespace) -> None:
     """Quantiles of every outcome for every row of a table."""
     _check_can_write(args.out, _TABLES)
-    model = load_model(args.model)
+    model = _read_model(args.model)
     distribution = model.predict_distribution(_covariates(model, read_table(args.table)))
     columns = {}
     for j, name in enumerate(model.outcome_names_):
@@ -108,7 +109,7 @@ def plot(args: argparse.Namespace) -> None:
 
     from treecdf import plots
 
-    model = load_model(args.model)
+    model = _read_model(args.model)
     if args.kind == "importance":
         figure = plots.ImportanceDisplay.from_estimator(model).figure_
     elif args.kind == "history":
@@ -125,7 +126,7 @@ def plot(args: argparse.Namespace) -> None:
 def info(args: argparse.Namespace) -> None:
     """Say what is in a model file."""
     start = time.perf_counter()
-    model = load_model(args.model)
+    model = _read_model(args.model)
     seconds = time.perf_counter() - start
     print(f"{args.model}: {os.path.getsize(args.model) / 1e3:.0f} kB, loaded in {seconds:.2f} s")
     print(describe(model))
@@ -159,7 +160,14 @@ def _plot_of_rows(plots: Any, model: TreeFlowRegressor, table: Any, args: argpar
     return display.from_estimator(model, _covariates(model, table), y[:, 0] if y.shape[1] == 1 else y).figure_
 
 
-# Tables
+# Tables and models
+
+
+def _read_model(path: Path) -> TreeFlowRegressor:
+    model = load_model(path)
+    if not isinstance(model, TreeFlowRegressor):
+        raise ValueError(f"{path} holds a {type(model).__name__}; the command line is for TreeFlowRegressor only")
+    return model
 
 
 def read_table(path: Path) -> Any:

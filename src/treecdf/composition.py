@@ -7,7 +7,7 @@ all presences and the ratios before it; a row is divided by its sum in the end.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import os
 from typing import Any, Self
 
 import numpy as np
@@ -20,11 +20,15 @@ from threadpoolctl import threadpool_limits
 
 from treecdf.base import Student
 from treecdf.boosting import Stage
+from treecdf.checks import check_compositional
 from treecdf.classifiers import Logistic
 from treecdf.estimator import TreeFlowRegressor
+from treecdf.files import set_fitted, write_model
 from treecdf.flow import TreeFlow
 from treecdf.mixture import Mixture
+from treecdf.parameters import check_parameters
 from treecdf.presence import OWN_RIDGE, RIDGES, Effects, Presence, splits
+from treecdf.ratios import Link, Ratios, standardized
 from treecdf.settings import as_generator, check_setting, is_int
 from treecdf.table import Standardizer, read_covariates, read_outcomes, read_table
 from treecdf.weights import equal_weights
@@ -39,10 +43,19 @@ _MARGIN = 0.03  # flows reach beyond the range of the log ratios by this share o
 _FEWEST_ROWS = 30  # for a flow; a taxon of fewer has a Student t around its mean
 _DEGREES = 10.0  # of freedom of that t
 _PRIOR_ROWS, _PRIOR_SCALE = 5.0, 1.5  # and what is known of its scale beforehand
-_LARGEST_LOG_RATIO = 300.0
-_FAR = 3.0  # standard deviations: features beyond are held
-_SMALLEST = 1e-300  # abundance of what is present
 _ZERO_DRAWS = 200
+
+FORMAT = "treecdf compositional model"  # of its file, and what that keeps of a fitted model
+_FITTED = (
+    "n_features_in_",
+    "feature_names_in_",
+    "covariates_",
+    "n_taxa_",
+    "order_",
+    "effects_",
+    "presence_",
+    "links_",
+)
 
 
 class CompositionalFlow(BaseEstimator):
@@ -128,7 +141,7 @@ class CompositionalFlow(BaseEstimator):
             features = ratios.features(k)[rows]
             seed = int(rng.integers(2**31))
             tasks.append(
-                delayed(Link.fit)(
+                delayed(fit_link)(
                     self.flow, x[rows], effects[rows], features, ratios.log_ratio(k)[rows], fold[rows], seed
                 )
             )
@@ -197,6 +210,26 @@ class CompositionalFlow(BaseEstimator):
         zero[:, self.order_] = 1 - chance / n_draws
         return zero
 
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted model to a file that `load_model` reads; see `TreeFlowRegressor.save`."""
+        check_is_fitted(self, "links_")
+        parameters = self.get_params(deep=False)
+        if self.flow is not None:
+            parameters["flow"] = self.flow.get_params(deep=False)
+        fitted = {name: getattr(self, name) for name in _FITTED if hasattr(self, name)}
+        write_model(path, FORMAT, parameters, fitted, check_compositional)
+
+    @classmethod
+    def _restored(cls, parameters: dict[str, Any], fitted: dict[str, Any]) -> Self:
+        """The model in a file."""
+        flow = parameters.pop("flow", None)
+        model = cls(**parameters, flow=None if flow is None else TreeFlowRegressor(**flow))
+        if model.flow is not None:
+            check_parameters(model.flow)
+        check_compositional(fitted)
+        set_fitted(model, fitted, _FITTED)
+        return model
+
 
 # Reading
 
@@ -232,108 +265,29 @@ def make_folds(groups: ArrayLike | None, n: int, rng: np.random.Generator) -> In
     return (rng.permutation(len(names)) % min(_N_FOLDS, len(names)))[number]
 
 
-# Log ratios
-
-
-@dataclass(frozen=True)
-class Ratios:
-    """Logs of compositions, up to a constant of each row, of taxa (K,) in order."""
-
-    present: Bools  # (n, K)
-    log_y: Array  # (n, K); 0 where absent
-    log_total: Array  # (n, K): of the taxa before this one; 0 if none is present
-    follows: Bools  # (n, K): present, and so is an earlier one
-
-    @staticmethod
-    def of(y: Array) -> Ratios:
-        """From compositions y (n, K)."""
-        present = y > 0
-        log_y = np.log(np.where(present, y, 1.0))
-        before = np.cumsum(np.hstack([np.zeros((len(y), 1)), y[:, :-1]]), axis=1)
-        return Ratios(present, log_y, np.log(np.where(before > 0, before, 1.0)), _follows(present))
-
-    @staticmethod
-    def unknown(present: Bools) -> Ratios:
-        """Of those present (n, K), before any ratio is known."""
-        return Ratios(present, np.zeros(present.shape), np.zeros(present.shape), _follows(present))
-
-    def log_ratio(self, k: int) -> Array:
-        """Of taxon k to the total of those before it, (n,)."""
-        return self.log_y[:, k] - self.log_total[:, k]
-
-    def features(self, k: int) -> Array:
-        """What is known of taxon k before its ratio is (n, K + k).
-
-        All presences, and the logs of the taxa before it relative to their total (NaN where absent).
-        """
-        before = np.where(self.present[:, :k], self.log_y[:, :k] - self.log_total[:, [k]], np.nan)
-        return np.hstack([self.present, before])
-
-    def put(self, k: int, rows: Ints, log_ratio: Array) -> None:
-        """Set the ratios of taxon k in some rows: those where it follows others."""
-        clipped = np.clip(log_ratio, -_LARGEST_LOG_RATIO, _LARGEST_LOG_RATIO)
-        self.log_y[rows, k] = self.log_total[rows, k] + clipped
-        if k + 1 < self.log_total.shape[1]:
-            self.log_total[:, k + 1] = self.log_total[:, k]
-            self.log_total[rows, k + 1] += np.logaddexp(0.0, clipped)
-
-    def abundances(self) -> Array:
-        """Compositions (n, K)."""
-        log_y = np.where(self.present, self.log_y, -np.inf)
-        y = np.exp(log_y - log_y.max(axis=1, keepdims=True))
-        y = np.where(self.present, np.maximum(y, _SMALLEST), 0.0)
-        return y / y.sum(axis=1, keepdims=True)
-
-
-def _follows(present: Bools) -> Bools:
-    """Whether a taxon is present and an earlier one is too."""
-    return present & (np.cumsum(present, axis=1) > 1)
-
-
-@dataclass(frozen=True)
-class Link:
-    """p(log ratio of a taxon | x, features): a linear location first, then a flow given x and that."""
-
-    center: Array
-    scale: Array
-    slopes: Array
-    flow: Mixture
-
-    @staticmethod
-    def fit(
-        flow: TreeFlowRegressor | None,
-        x: Array,
-        effects: Array,
-        features: Array,
-        log_ratio: Array,
-        fold: Ints,
-        seed: int,
-    ) -> Link:
-        """From rows in which a taxon follows others: x (n, q), effects (n, p), features (n, f), log ratios (n,)."""
-        raw = np.hstack([effects, features])
-        if len(x) < _FEWEST_ROWS:
-            width = raw.shape[1]
-            return Link(np.zeros(width), np.ones(width), np.zeros(width), _student(log_ratio))
-        if fold.min() == fold.max():
-            fold = np.arange(len(x)) % _N_FOLDS
-        center, scale = _nan_moments(raw)
-        z = _standardized(raw, center, scale)
-        slopes, left_out = _ridge(z, log_ratio, effects.shape[1], fold)
-        own = _bounded_flow(log_ratio) if flow is None else clone(flow)
-        fitted = own.set_params(random_state=seed).fit(np.column_stack([x, left_out]), log_ratio)
-        return Link(center, scale, slopes, _with_rare(fitted.mixture_, _student(log_ratio), 1 / (len(x) + 1)))
-
-    def draw(self, u: Array, x: Array, effects: Array, features: Array) -> Array:
-        """Log odds (n,) made of uniforms u (n,)."""
-        return self.flow.draw(u[:, None, None], self._given(x, effects, features))[:, 0, 0]
-
-    def log_prob(self, log_ratio: Array, x: Array, effects: Array, features: Array) -> Array:
-        """Log density (n,) of log ratios (n,)."""
-        return self.flow.log_prob(log_ratio[:, None, None], self._given(x, effects, features))[:, 0]
-
-    def _given(self, x: Array, effects: Array, features: Array) -> Array:
-        z = _standardized(np.hstack([effects, features]), self.center, self.scale)
-        return np.column_stack([x, z @ self.slopes])
+def fit_link(
+    flow: TreeFlowRegressor | None,
+    x: Array,
+    effects: Array,
+    features: Array,
+    log_ratio: Array,
+    fold: Ints,
+    seed: int,
+) -> Link:
+    """From rows in which a taxon follows others: x (n, q), effects (n, p), features (n, f), log ratios (n,)."""
+    raw = np.hstack([effects, features])
+    if len(x) < _FEWEST_ROWS:
+        width = raw.shape[1]
+        return Link(np.zeros(width), np.ones(width), np.zeros(width), _student(log_ratio, x.shape[1] + 1))
+    if fold.min() == fold.max():
+        fold = np.arange(len(x)) % _N_FOLDS
+    center, scale = _nan_moments(raw)
+    z = standardized(raw, center, scale)
+    slopes, left_out = _ridge(z, log_ratio, effects.shape[1], fold)
+    own = _bounded_flow(log_ratio) if flow is None else clone(flow)
+    fitted = own.set_params(random_state=seed).fit(np.column_stack([x, left_out]), log_ratio)
+    rare = _student(log_ratio, x.shape[1] + 1)
+    return Link(center, scale, slopes, _with_rare(fitted.mixture_, rare, 1 / (len(x) + 1)))
 
 
 def _nan_moments(raw: Array) -> tuple[Array, Array]:
@@ -343,10 +297,6 @@ def _nan_moments(raw: Array) -> tuple[Array, Array]:
     center = filled.sum(axis=0) / np.maximum(known.sum(axis=0), 1)
     scale = np.sqrt((np.where(known, raw - center, 0.0) ** 2).mean(axis=0))
     return center, np.where(scale > 1e-9, scale, np.inf)
-
-
-def _standardized(raw: Array, center: Array, scale: Array) -> Array:
-    return np.clip(np.where(np.isnan(raw), 0.0, (raw - center) / scale), -_FAR, _FAR)
 
 
 def _ridge(z: Array, y: Array, n_effects: int, fold: Ints) -> tuple[Array, Array]:
@@ -386,10 +336,11 @@ def _with_rare(flow: Mixture, rare: Mixture, weight: float) -> Mixture:
     return Mixture((*flow.members, *rare.members), log_weights, flow.regions)
 
 
-def _student(log_ratio: Array) -> Mixture:
-    """A Student t around the mean of some log ratios, for any covariates."""
+def _student(log_ratio: Array, n_columns: int) -> Mixture:
+    """A Student t around the mean of some log ratios, whatever the covariates and the linear prediction are."""
     location = log_ratio.mean() if len(log_ratio) else 0.0
     squares = ((log_ratio - location) ** 2).sum() + _PRIOR_ROWS * _PRIOR_SCALE**2
     scale = np.sqrt(squares / (len(log_ratio) + _PRIOR_ROWS))
     base = Student(np.array([location]), np.array([scale]), np.array([_DEGREES]))
-    return Mixture((TreeFlow(Standardizer(np.ones(1), np.zeros(1), np.ones(1)), base, ()),), equal_weights(1))
+    standardize = Standardizer(np.ones(n_columns), np.zeros(n_columns), np.ones(n_columns))
+    return Mixture((TreeFlow(standardize, base, ()),), equal_weights(1))

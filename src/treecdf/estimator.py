@@ -19,9 +19,10 @@ from treecdf._kernels.compiling import announce_compilation
 from treecdf.base import Bound
 from treecdf.boosting import History, Stage
 from treecdf.checkpoint import Checkpoint, NoCheckpoint
+from treecdf.checks import check_fitted
 from treecdf.distribution import ConditionalDistribution
 from treecdf.ensemble import Ensemble, fit_ensemble
-from treecdf.files import ModelFileError, read_model, refusing, write_model
+from treecdf.files import set_fitted, write_model
 from treecdf.grower import Growth
 from treecdf.importance import importances
 from treecdf.mixed import RecordedDistribution
@@ -53,7 +54,7 @@ from treecdf.workers import Report
 Array = NDArray[np.float64]
 
 _NOT_IN_THE_MODEL = ("n_jobs", "random_state", "verbose", "checkpoint", "on_interrupt")  # settings that do not shape it
-# What a model file keeps of a fitted model
+FORMAT = "treecdf model"  # of its file, and what that keeps of a fitted model
 _FITTED = (
     "n_features_in_",
     "feature_names_in_",
@@ -394,7 +395,16 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
         check_is_fitted(self, "mixture_")
         check_parameters(self)
         fitted = {name: getattr(self, name) for name in _FITTED if hasattr(self, name)}
-        write_model(path, self.get_params(deep=False), fitted)
+        write_model(path, FORMAT, self.get_params(deep=False), fitted, check_fitted)
+
+    @classmethod
+    def _restored(cls, parameters: dict[str, Any], fitted: dict[str, Any]) -> Self:
+        """The model in a file."""
+        model = cls(**parameters)
+        check_parameters(model)
+        check_fitted(fitted)
+        set_fitted(model, fitted, _FITTED)
+        return model
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -437,24 +447,6 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
             return 1
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         return self.n_jobs if self.n_jobs > 0 else max(1, cores + 1 + self.n_jobs)
-
-
-def load_model(path: str | os.PathLike[str]) -> TreeFlowRegressor:
-    """The model that `TreeFlowRegressor.save` wrote; its predictions are the same to the last bit.
-
-    The file may come from anywhere: it is read as numbers and names, never run, takes no more memory than about ten
-    times its size, and is checked before use. One that is cut off, damaged, of another version or inconsistent raises
-    ModelFileError.
-    """
-    parameters, fitted = read_model(path)
-    with refusing(path):
-        model = TreeFlowRegressor(**parameters)
-        check_parameters(model)
-        for name, value in fitted.items():
-            if name not in _FITTED:
-                raise ModelFileError(f"expected attributes of a fitted model; got {name!r:.40}.")
-            setattr(model, name, value)
-    return model
 
 
 def _reporter(progress: Progress, max_trees: int) -> Report:

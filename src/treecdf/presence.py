@@ -45,6 +45,11 @@ class Effects:
         knots = tuple(_inner(np.unique(np.quantile(column, levels)), column) for column in z.T)
         return Effects(standardize, z.min(axis=0), z.max(axis=0), knots)
 
+    @property
+    def width(self) -> int:
+        """p, the number of effects."""
+        return len(self.low) + sum(map(len, self.knots))
+
     def __call__(self, x: Array) -> Array:
         """Effects (n, p) of covariates x (n, q)."""
         z = np.clip(self.standardize(x), self.low, self.high)

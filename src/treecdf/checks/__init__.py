@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from treecdf.checks import bases, learners, mixtures, recording, trees
+from treecdf.checks import bases, compositions, learners, mixtures, recording, trees
 from treecdf.checks.learners import PREDICTORS
 from treecdf.checks.trees import check_axes
 from treecdf.checks.values import (
@@ -29,14 +29,32 @@ from treecdf.ensemble import Family
 from treecdf.flow import TreeFlow
 from treecdf.learners.boosting import BoostedScores
 from treecdf.mixture import Mixture
+from treecdf.presence import Effects, Presence
+from treecdf.ratios import Link
 from treecdf.recorded import Atoms, Grid
 from treecdf.steps import Sizes
 from treecdf.tree import TreeSequence
 
-__all__ = ["CHECKS", "ModelFileError", "check_fitted", "check_grown", "check_learnt", "check_result", "expect"]
+__all__ = [
+    "CHECKS",
+    "ModelFileError",
+    "check_compositional",
+    "check_fitted",
+    "check_grown",
+    "check_learnt",
+    "check_result",
+    "expect",
+]
 
 # Every class that may be part of a model file, and how it is checked
-CHECKS: dict[type, Check] = mixtures.CHECKS | trees.CHECKS | bases.CHECKS | learners.CHECKS | recording.CHECKS
+CHECKS: dict[type, Check] = {
+    **mixtures.CHECKS,
+    **trees.CHECKS,
+    **bases.CHECKS,
+    **learners.CHECKS,
+    **recording.CHECKS,
+    **compositions.CHECKS,
+}
 
 
 def check_fitted(fitted: Mapping[str, Any]) -> None:
@@ -46,12 +64,10 @@ def check_fitted(fitted: Mapping[str, Any]) -> None:
     for name in (*needed, *recording, "n_trees_", "n_features_in_", "n_outcomes_"):
         expect(name in fitted, f"the attribute {name}")
     mixture, families, weights, history, importances = (fitted[name] for name in needed)
-    n_columns, d = fitted["n_features_in_"], fitted["n_outcomes_"]
-    expect(type(n_columns) is int and n_columns >= 1, "a number of covariates")
+    d = fitted["n_outcomes_"]
     expect(type(d) is int and d >= 1, "a number of outcomes")
     visit = _Visitor()
-    visit(fitted["covariates_"], n_columns, Covariates)
-    q = sum(column.width for column in fitted["covariates_"].columns)
+    n_columns, q = _check_covariates(fitted, visit)
     _check_recording(fitted, q, d, visit)
     visit(mixture, q, Mixture)
     expect(mixture.n_outcomes == d, f"a mixture of {d} outcome(s)")
@@ -66,9 +82,36 @@ def check_fitted(fitted: Mapping[str, Any]) -> None:
     for name, column in history.items():
         expect(isinstance(column, np.ndarray) and column.ndim == 1, f"an array {name} in history_")
         expect(len(column) == len(next(iter(history.values()))), "columns of history_ of one length")
+
+
+def check_compositional(fitted: Mapping[str, Any]) -> None:
+    """Complain about fitted attributes of a model of compositions that do not fit together."""
+    for name in ("n_features_in_", "covariates_", "n_taxa_", "order_", "effects_", "presence_", "links_"):
+        expect(name in fitted, f"the attribute {name}")
+    n_taxa, order, effects, links = (fitted[name] for name in ("n_taxa_", "order_", "effects_", "links_"))
+    visit = _Visitor()
+    _, q = _check_covariates(fitted, visit)
+    expect(type(n_taxa) is int and n_taxa >= 1, "a number of taxa")
+    expect_array(order, "order_", (-1,), np.int64, 0, n_taxa - 1)
+    expect(len(np.unique(order)) == len(order), "every taxon once")
+    visit(effects, q, Effects)
+    visit(fitted["presence_"], effects.width, Presence)
+    expect(len(fitted["presence_"].order) == len(order), "presences of the taxa of order_")
+    expect_tuple(links, "links_", len(order))
+    for k, link in enumerate(links):
+        visit(link, q + 1, Link)
+        expect(len(link.center) == effects.width + len(order) + k, "features of a log ratio")
+
+
+def _check_covariates(fitted: Mapping[str, Any], visit: Visit) -> tuple[int, int]:
+    """How many columns there are, and how many numbers they become."""
+    n_columns = fitted["n_features_in_"]
+    expect(type(n_columns) is int and n_columns >= 1, "a number of covariates")
+    visit(fitted["covariates_"], n_columns, Covariates)
     names = fitted.get("feature_names_in_", np.empty(n_columns, object))
     are_names = isinstance(names, np.ndarray) and names.dtype == object and names.shape == (n_columns,)
     expect(are_names, f"{n_columns} names of covariates")
+    return n_columns, sum(column.width for column in fitted["covariates_"].columns)
 
 
 def check_learnt(step: Any, n_covariates: int, shape: tuple[int, ...]) -> None:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import contextlib
 import os
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treecdf.checks import ModelFileError, check_fitted
+from treecdf.checks import ModelFileError, expect
 from treecdf.ensemble import Family
 from treecdf.files.format import VERSION, checksum, is_honest, most_items, most_pieces, own_version
 from treecdf.files.reading import Reader, field_of, open_zip, read_arrays, read_document
@@ -40,35 +40,47 @@ __all__ = [
     "put_in_place",
     "read_model",
     "refusing",
+    "set_fitted",
     "unpacked",
     "write_model",
 ]
 
-FORMAT = "treecdf model"
 _MOST_LEFT_OUT = 10_000  # rows whose log densities are kept; of more only the mean, for `summary`
 
 
-def write_model(path: str | os.PathLike[str], parameters: Mapping[str, Any], fitted: Mapping[str, Any]) -> None:
-    """Write parameters and fitted attributes; a file that is there already is replaced at once or not at all."""
+def write_model(
+    path: str | os.PathLike[str],
+    name: str,
+    parameters: Mapping[str, Any],
+    fitted: Mapping[str, Any],
+    check: Callable[[Mapping[str, Any]], None],
+) -> None:
+    """Write a model of the format of this name; a file that is there already is replaced at once or not at all."""
     shorter = {name: _shortened(value) if name == "families_" else value for name, value in fitted.items()}
     kept = {name: _parameter(name, value) for name, value in parameters.items()}
     sections = {"parameters": kept, "fitted": shorter}
     try:
-        data = packed(FORMAT, sections, zipfile.ZIP_DEFLATED)
+        data = packed(name, sections, zipfile.ZIP_DEFLATED)
     except ForeignPartError as error:
         advice = "Use skops or joblib for models with parts of other libraries."
         raise ModelFileError(f"The model cannot be saved: {error} {advice}") from None
-    check_fitted(shorter)
+    check(shorter)
     put_in_place(Path(path), data)
 
 
-def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The parameters and the checked fitted attributes in a file."""
+def read_model(path: str | os.PathLike[str], restore: Mapping[str, Callable[[Any, Any], Any]]) -> Any:
+    """What `restore` makes of the parameters and of the fitted attributes in a file of one of the formats it names."""
     data = Path(path).read_bytes()
     with refusing(path):
-        parameters, fitted = unpacked(data, FORMAT, ("parameters", "fitted"))
-        check_fitted(fitted)
-    return parameters, fitted
+        name, (parameters, fitted) = unpacked(data, tuple(restore), ("parameters", "fitted"))
+        return restore[name](parameters, fitted)
+
+
+def set_fitted(model: Any, fitted: Mapping[str, Any], known: Sequence[str]) -> None:
+    """Give a model its fitted attributes, if they are known ones."""
+    for name, value in fitted.items():
+        expect(name in known, f"attributes of a fitted model; got {name!r:.40}")
+        setattr(model, name, value)
 
 
 def _parameter(name: str, value: Any) -> Any:
@@ -105,16 +117,15 @@ def packed(name: str, sections: Mapping[str, Mapping[str, Any]], how: int) -> by
     return data if can_be_read else zipped(entries, zipfile.ZIP_STORED)
 
 
-def unpacked(data: bytes, name: str, sections: Sequence[str]) -> list[dict[str, Any]]:
-    """The sections of a file; what is in them is not checked yet."""
+def unpacked(data: bytes, names: Sequence[str], sections: Sequence[str]) -> tuple[str, list[dict[str, Any]]]:
+    """The name of the file's format, one of these, and its sections; what is in them is not checked yet."""
     archive = open_zip(data)
-    document = read_document(archive, name, most_items(len(data)))
+    document = read_document(archive, names, most_items(len(data)))
     reader = Reader(read_arrays(archive, document), most_pieces(len(data)))
     for part in field_of(document, "objects", list):
         reader.add(part)
-    return [
-        {key: reader.value(value) for key, value in field_of(document, section, dict).items()} for section in sections
-    ]
+    found = [field_of(document, section, dict) for section in sections]
+    return document["format"], [{key: reader.value(value) for key, value in values.items()} for values in found]
 
 
 def fingerprint(value: Any, name: str) -> str:

@@ -7,6 +7,7 @@ import json
 import math
 import struct
 import zipfile
+from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -47,7 +48,7 @@ def _content(archive: zipfile.ZipFile, name: str) -> bytes:
     return archive.read(name)
 
 
-def read_document(archive: zipfile.ZipFile, name: str, most: int) -> dict[str, Any]:
+def read_document(archive: zipfile.ZipFile, names: Sequence[str], most: int) -> dict[str, Any]:
     """The JSON, if it is whole and of our version."""
     text = _content(archive, "model.json")
     expect(
@@ -55,7 +56,9 @@ def read_document(archive: zipfile.ZipFile, name: str, most: int) -> dict[str, A
     )
     expect(sum(map(text.count, (b"[", b"{", b","))) + text.count(b'"') // 2 <= most, "fewer parts for its size")
     document = json.loads(text, parse_constant=_no_constant)
-    expect(isinstance(document, dict) and document.get("format") == name, f"the format {name!r}")
+    expect(
+        isinstance(document, dict) and document.get("format") in names, f"the format {' or '.join(map(repr, names))}"
+    )
     version, writer = document.get("version"), document.get("written_by")
     expect(isinstance(version, int), "a version")
     if version != VERSION:
