@@ -5,7 +5,7 @@ from scipy.special import beta
 from scipy.stats import norm, t
 
 N_LEVELS = 200  # of the quantiles that stand for a distribution in its CRPS
-_LARGEST_DF = 1e6  # beyond, a Student is a normal to six digits and its beta functions underflow
+_LARGEST_DF = 1e6  # beyond, a Student is a normal to six digits; an infinite one would give 0 / 0
 
 
 class Quantiles:

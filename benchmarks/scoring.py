@@ -47,15 +47,14 @@ def score_regions(run: Run) -> dict:
     x_train, y_train, x_test, y_test = prepared(run.dataset, run.split)
     flows, report, log_prob, aside = _rotated_flows(run.dataset, run.split, run.seed)
     wanted = METHODS[run.method](run.seed, y_train.shape[1])
-    start, cpu_start = time.perf_counter(), time.process_time()
+    clock = _Clock()
     regions = fit_regions(wanted.regions, x_train, np.ones(len(x_train)), np.random.default_rng(run.seed))
     rule, rows = (stacked_weights, aside) if wanted.weights == "stacked" else (likelihood_weights, ~aside)
     log_weights = rule(log_prob[rows], np.ones(rows.sum()), regions(x_train[rows]), regions.n_regions)
-    seconds, cpu_seconds = time.perf_counter() - start, time.process_time() - cpu_start
+    fitting = clock.seconds(after=report["seconds"])
     model = copy(flows)
     model.mixture_ = Mixture(flows.mixture_.members, log_weights, regions)
     metrics, scoring = evaluate(model, x_test, y_test)
-    fitting = {"fit": report["seconds"]["fit"] + seconds, "fit_cpu": report["seconds"]["fit_cpu"] + cpu_seconds}
     return report | {"settings": settings(wanted), "seconds": fitting | scoring, "metrics": metrics}
 
 
@@ -66,20 +65,34 @@ def _rotated_flows(dataset: str, split: int, seed: int):
     aside = np.random.default_rng(seed).permutation(len(x)) < VALIDATION_FRACTION * len(x)
     validation = {"X_val": x[aside], "y_val": y[aside]}
     model, report = _fitted(Run(dataset, split, "rotated_eta01", seed), x[~aside], y[~aside], **validation)
+    clock = _Clock()
     log_prob = [member.forward_and_log_det(y[:, None], x)[1] for member in model.mixture_.members]
+    report |= {"n_train": len(x), "seconds": clock.seconds(after=report["seconds"])}
     return model, report, np.column_stack(log_prob), aside
+
+
+class _Clock:
+    """Seconds of a fit since it was made, by the wall and of the processor."""
+
+    def __init__(self) -> None:
+        self._start = time.perf_counter(), time.process_time()
+
+    def seconds(self, after: dict | None = None) -> dict:
+        """So many, and those `after` which they come."""
+        fit, fit_cpu = time.perf_counter() - self._start[0], time.process_time() - self._start[1]
+        before = after or {"fit": 0.0, "fit_cpu": 0.0}
+        return {"fit": before["fit"] + fit, "fit_cpu": before["fit_cpu"] + fit_cpu}
 
 
 def _fitted(run: Run, x: np.ndarray, y: np.ndarray, **validation: np.ndarray):
     _warm_up(run.method, several=y.ndim == 2)
     model = METHODS[run.method](run.seed, 1 if y.ndim == 1 else y.shape[1])
     reset_peak_memory()
-    start, cpu_start = time.perf_counter(), time.process_time()
+    clock = _Clock()
     model.fit(x, y, **validation)
-    seconds, cpu_seconds = time.perf_counter() - start, time.process_time() - cpu_start
     report = {
         "settings": settings(model),
-        "seconds": {"fit": seconds, "fit_cpu": cpu_seconds},
+        "seconds": clock.seconds(),
         "peak_mib": peak_memory_mib(),
         "n_train": len(x),
     }

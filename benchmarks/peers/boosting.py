@@ -4,7 +4,7 @@ import numpy as np
 from scipy.stats import norm, t
 
 from benchmarks.distributions import JointDensity, Normal, Student
-from benchmarks.peers.common import PATIENCE, Peer, ZScore, draw_normals, set_aside
+from benchmarks.peers.common import PATIENCE, Peer, ZScore, draw_normals, score, set_aside
 
 
 class NGBoost(Peer):
@@ -68,12 +68,11 @@ class LightGBMLSS(Peer):
 
     def _fit(self, x, y):
         train, validation = set_aside(len(x), self.random_state)
-        self._z, found = ZScore(y[train]), {}
+        self._z, found = ZScore(y[train]), []
         for stabilization in ("None", "MAD", "L2"):
             self._train(stabilization, x[train], y[train], x[validation], y[validation])
-            score = float(np.mean(self.log_prob(x[validation], y[validation])))
-            found[score if np.isfinite(score) else -np.inf] = stabilization, self._model
-        self.settings["stabilization"], self._model = found[max(found)]
+            found.append((score(self, x[validation], y[validation]), stabilization, self._model))
+        _, self.settings["stabilization"], self._model = max(found, key=lambda one: one[0])
         self.n_trees_ = self._model.booster.best_iteration
 
     def _train(self, stabilization: str, x, y, x_aside, y_aside):
@@ -123,7 +122,7 @@ class LightGBMLSS(Peer):
 class PGBM(Peer):
     """PGBM on torch, of up to 2000 trees: a normal of the mean and variance that its leaves add up to.
 
-    The rows set aside choose the correlation of its trees, of the values its own search has. Its other form, on
+    The rows set aside choose the correlation of its trees by their likelihood, of the values its own search has. Its other form, on
     scikit-learn, is compiled for numpy 1. This one compiles a small file when first imported.
     """
 
@@ -145,12 +144,12 @@ class PGBM(Peer):
         self._model.fit(x[train], self._z(y[train]), eval_set=aside, early_stopping_rounds=PATIENCE)
         learner = self._model.learner_
         self.n_trees_ = int(learner.best_iteration)
-        found = {}
+        found = []
         for correlation in torch.arange(-0.2, 0.2, 0.02):
             learner.tree_correlation = correlation
-            found[float(np.mean(self.log_prob(x[validation], y[validation])))] = correlation
-        learner.tree_correlation = found[max(found)]
-        self.settings["tree_correlation"] = round(float(found[max(found)]), 2)
+            found.append((score(self, x[validation], y[validation]), correlation))
+        _, learner.tree_correlation = max(found, key=lambda one: one[0])
+        self.settings["tree_correlation"] = round(float(learner.tree_correlation), 2)
 
     def _mean_and_std(self, x):
         _, mean, variance = self._model.learner_.predict_dist(x, n_forecasts=1, output_sample_statistics=True)

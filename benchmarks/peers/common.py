@@ -41,6 +41,12 @@ def set_aside(n: int, random_state: int) -> tuple[np.ndarray, np.ndarray]:
     return rows[n_validation:], rows[:n_validation]
 
 
+def score(model: Peer, x: np.ndarray, y: np.ndarray) -> float:
+    """Mean log density, -inf where it is no number."""
+    found = float(np.mean(model.log_prob(x, y)))
+    return found if np.isfinite(found) else -np.inf
+
+
 class ZScore:
     """Columns shifted and scaled to mean 0 and standard deviation 1 of the rows it was made from."""
 
