@@ -113,7 +113,7 @@ def predictions(model):
     """All kinds of predictions at a few rows, as one flat array."""
     x, y = rows(n=6, seed=1)
     if hasattr(model, "n_taxa_"):
-        found = [model.log_prob(x, compositions(y)), model.sample(x, 3, random_state=0), model.zero_prob(x, 5)]
+        found = [model.sample(x, 3, random_state=0), model.zero_prob(x, 5), model.log_prob(x, compositions(y))]
         return np.concatenate([part.ravel() for part in found])
     x, d = as_frame(x) if hasattr(model, "feature_names_in_") else x, model.n_outcomes_
     found = [model.log_prob(x, y[:, :d]), model.sample(x, 3, random_state=0), model.sample(x[:2], 20, random_state=0)]

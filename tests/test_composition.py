@@ -144,6 +144,21 @@ def test_clone_and_pickle(data, model):
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).log_prob(x, y), model.log_prob(x, y))
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"normalize": "no"},
+        {"n_jobs": 0},
+        {"flow": "box"},
+        {"flow": TreeFlowRegressor(c0=7)},
+        {"flow": TreeFlowRegressor(categorical_features=[0])},
+    ],
+)
+def test_settings_are_checked(data, settings):
+    with pytest.raises(ValueError, match=r"Expected (normalize|n_jobs|flow|c0)"):
+        CompositionalFlow(**settings).fit(*data)
+
+
 def test_certain_taxa_and_single_taxa():
     x, y = simulate(80, 2)
     y = np.hstack([y, np.zeros((80, 1))])

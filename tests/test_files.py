@@ -19,7 +19,7 @@ import fuzz_files
 import treecdf
 from fuzz_files import memory_of_load, pack, pack_text, predictions, rows, unpack
 from treecdf import CompositionalFlow, Logistic, ModelFileError, Stage, TreeFlowRegressor, load_model
-from treecdf.checks import CHECKS
+from treecdf.checks import CHECKS, check_compositional
 
 NAMES = list(fuzz_files.small_models())
 
@@ -94,6 +94,16 @@ def test_a_model_of_compositions_comes_back(path):
     assert np.array_equal(predictions(load_model(path)), predictions(default))
     with pytest.raises(NotFittedError):
         CompositionalFlow().save(path)
+
+
+def test_a_generator_inside_the_flow_of_compositions_is_not_kept(path):
+    x, y = rows()
+    flow = TreeFlowRegressor(base="box", max_trees=1, random_state=np.random.default_rng(0), checkpoint=None)
+    model = CompositionalFlow(flow=flow, random_state=0).fit(x, fuzz_files.compositions(y))
+    model.save(path)
+    assert load_model(path).flow.random_state is None
+    with pytest.raises(ValueError, match="c0"):
+        model.set_params(flow__c0=7).save(path)
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "compositions"])
@@ -510,11 +520,19 @@ HOSTILE = {
     "kind": ("nodes", _all("kind", 3, "TreeSequence"), "kernels know"),
     "order of taxa": ("compositions", _all("order", 0, "Presence"), "order of the taxa"),
     "taxa": ("compositions", _set(("fitted", "n_taxa_"), 2), "order_"),
+    "huge number of taxa": ("compositions", _set(("fitted", "n_taxa_"), 10**9), "2 to 1000000 taxa"),
+    "taxon twice": ("compositions", lambda document, arrays: _repeat_taxon(document, arrays), "every taxon once"),
+    "links in another order": ("compositions", lambda document, _: _reverse(document), "features of a log ratio"),
+    "covariates of a link": ("compositions", lambda document, _: _narrow(document), r"\(4,\); got \(3,\)"),
+    "huge slopes": ("compositions", _all("slopes", 1e300, "Link"), "slopes"),
     "knots": ("compositions", _of("Effects", "knots", {"tuple": []}), "knots"),
     "features of a ratio": ("compositions", _of("Link", "slopes", lambda own: {"array": 0}), "slopes"),
     "no links": ("compositions", _set(("fitted", "links_"), {"tuple": []}), "links_"),
     "setting of the flow": ("compositions", _set(("parameters", "flow", "dict", "c0"), 7), "c0"),
     "no flow": ("compositions", _set(("parameters", "flow"), 3), "damaged"),
+    "normalize": ("compositions", _set(("parameters", "normalize"), "no"), "normalize"),
+    "checkpoint": ("nodes", _set(("parameters", "checkpoint"), "/somewhere"), "no checkpoint"),
+    "checkpoint of the flow": ("compositions", _set(("parameters", "flow", "dict", "checkpoint"), "a"), "no check"),
 }  # fmt: skip
 
 
@@ -538,6 +556,24 @@ def _nest_chains(document):
     document["fitted"]["mixture_"] = {"object": last + 1}
 
 
+def _repeat_taxon(document, arrays):
+    name, begin, size = _place(document, document["fitted"]["order_"]["array"])
+    assert size > 1
+    arrays[name][begin] = arrays[name][begin + 1]
+
+
+def _reverse(document):
+    document["fitted"]["links_"]["tuple"].reverse()
+
+
+def _narrow(document):
+    """The flow of a log ratio loses one of its covariates: the standardizer of the presences serves it."""
+    of_effects = _object(document, "Effects")["standardize"]
+    for name, own in document["objects"]:
+        if name == "TreeFlow":
+            own["standardize"] = of_effects
+
+
 @pytest.mark.parametrize("edit", HOSTILE)
 def test_hostile_models_are_refused_with_right_checksums(edit, directory, path):
     name, change, match = HOSTILE[edit]
@@ -554,6 +590,13 @@ def edited(data, change):
     }
     change(document, arrays)
     return pack(document, {f"{name}.bin": pool.tobytes() for name, pool in arrays.items()})
+
+
+def test_presences_and_ratios_are_of_the_same_taxa():
+    right = vars(fitted("compositions"))
+    check_compositional(right)
+    with pytest.raises(ModelFileError, match="presences of the taxa of order_"):
+        check_compositional({**right, "order_": right["order_"][:3], "links_": right["links_"][:3]})
 
 
 def test_an_edit_that_changes_nothing_is_loaded(directory, path):

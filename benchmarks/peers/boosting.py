@@ -122,8 +122,8 @@ class LightGBMLSS(Peer):
 class PGBM(Peer):
     """PGBM on torch, of up to 2000 trees: a normal of the mean and variance that its leaves add up to.
 
-    The rows set aside choose the correlation of its trees by their likelihood, of the values its own search has. Its other form, on
-    scikit-learn, is compiled for numpy 1. This one compiles a small file when first imported.
+    The rows set aside choose the correlation of its trees by their likelihood, of the values its own search has.
+    Its other form, on scikit-learn, is compiled for numpy 1. This one compiles a small file when first imported.
     """
 
     library = "pgbm"

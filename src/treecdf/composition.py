@@ -20,13 +20,13 @@ from threadpoolctl import threadpool_limits
 
 from treecdf.base import Student
 from treecdf.boosting import Stage
-from treecdf.checks import check_compositional
+from treecdf.checks import check_compositional, expect
 from treecdf.classifiers import Logistic
 from treecdf.estimator import TreeFlowRegressor
-from treecdf.files import set_fitted, write_model
+from treecdf.files import kept_parameters, set_fitted, write_model
 from treecdf.flow import TreeFlow
 from treecdf.mixture import Mixture
-from treecdf.parameters import check_parameters
+from treecdf.parameters import check_parameter, check_parameters
 from treecdf.presence import OWN_RIDGE, RIDGES, Effects, Presence, splits
 from treecdf.ratios import Link, Ratios, standardized
 from treecdf.settings import as_generator, check_setting, is_int
@@ -34,7 +34,6 @@ from treecdf.table import Standardizer, read_covariates, read_outcomes, read_tab
 from treecdf.weights import equal_weights
 
 Array = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
 
 _TOLERANCE = 1e-6  # rows that sum to one do so to this
@@ -116,7 +115,7 @@ class CompositionalFlow(BaseEstimator):
 
         Rows of one group (n,), such as samples of one person, are left out together where left-out rows decide.
         """
-        check_setting("normalize", self.normalize, isinstance(self.normalize, bool), "True or False")
+        self._check_parameters()
         rng = as_generator(self.random_state)
         y = read_compositions(Y, self.normalize)
         x = read_table(self, X, y, None, rng).x
@@ -213,9 +212,10 @@ class CompositionalFlow(BaseEstimator):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model to a file that `load_model` reads; see `TreeFlowRegressor.save`."""
         check_is_fitted(self, "links_")
+        self._check_parameters()
         parameters = self.get_params(deep=False)
         if self.flow is not None:
-            parameters["flow"] = self.flow.get_params(deep=False)
+            parameters["flow"] = kept_parameters(self.flow.get_params(deep=False))
         fitted = {name: getattr(self, name) for name in _FITTED if hasattr(self, name)}
         write_model(path, FORMAT, parameters, fitted, check_compositional)
 
@@ -224,11 +224,22 @@ class CompositionalFlow(BaseEstimator):
         """The model in a file."""
         flow = parameters.pop("flow", None)
         model = cls(**parameters, flow=None if flow is None else TreeFlowRegressor(**flow))
-        if model.flow is not None:
-            check_parameters(model.flow)
+        model._check_parameters()
+        expect(model.flow is None or model.flow.checkpoint is None, "no checkpoint")
         check_compositional(fitted)
         set_fitted(model, fitted, _FITTED)
         return model
+
+    def _check_parameters(self) -> None:
+        check_setting("normalize", self.normalize, isinstance(self.normalize, bool), "True or False")
+        check_parameter("n_jobs", self.n_jobs)
+        if self.flow is None:
+            return
+        is_flow = type(self.flow) is TreeFlowRegressor
+        check_setting("flow", self.flow, is_flow, "None or a TreeFlowRegressor")
+        check_parameters(self.flow)
+        names = self.flow.categorical_features
+        check_setting("flow.categorical_features", names, names is None, "None: name columns of X in CompositionalFlow")
 
 
 # Reading

@@ -19,7 +19,7 @@ from treecdf._kernels.compiling import announce_compilation
 from treecdf.base import Bound
 from treecdf.boosting import History, Stage
 from treecdf.checkpoint import Checkpoint, NoCheckpoint
-from treecdf.checks import check_fitted
+from treecdf.checks import check_fitted, expect
 from treecdf.distribution import ConditionalDistribution
 from treecdf.ensemble import Ensemble, fit_ensemble
 from treecdf.files import set_fitted, write_model
@@ -402,6 +402,7 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
         """The model in a file."""
         model = cls(**parameters)
         check_parameters(model)
+        expect(model.checkpoint is None, "no checkpoint")
         check_fitted(fitted)
         set_fitted(model, fitted, _FITTED)
         return model

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from typing import Any
 
 from treecdf import composition, estimator
 from treecdf.composition import CompositionalFlow
@@ -11,13 +10,14 @@ from treecdf.estimator import TreeFlowRegressor
 from treecdf.files import read_model
 
 
-def load_model(path: str | os.PathLike[str]) -> Any:
+def load_model(path: str | os.PathLike[str]) -> TreeFlowRegressor | CompositionalFlow:
     """The TreeFlowRegressor or CompositionalFlow that `save` wrote; its predictions are the same to the last bit.
 
     The file may come from anywhere: it is read as numbers and names, never run, takes no more memory than about ten
     times its size, and is checked before use. One that is cut off, damaged, of another version or inconsistent raises
     ModelFileError.
     """
-    return read_model(
+    model: TreeFlowRegressor | CompositionalFlow = read_model(
         path, {estimator.FORMAT: TreeFlowRegressor._restored, composition.FORMAT: CompositionalFlow._restored}
     )
+    return model

@@ -74,10 +74,16 @@ _RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
 }
 
 
+def check_parameter(name: str, value: Any) -> None:
+    """Refuse a parameter that is not what it may be."""
+    is_valid, expected = _RULES[name]
+    check_setting(name, value, is_valid(value), expected)
+
+
 def check_parameters(model: Any) -> None:
     """Refuse parameters that are not what they may be."""
-    for name, (is_valid, expected) in _RULES.items():
-        check_setting(name, getattr(model, name), is_valid(getattr(model, name)), expected)
+    for name in _RULES:
+        check_parameter(name, getattr(model, name))
     stages = () if model.stages is None else model.stages
     if not isinstance(stages, (list, tuple)) or not all(isinstance(stage, Stage) for stage in stages):
         raise TypeError(f"Expected stages to be a list of Stage; got {stages!r}.")

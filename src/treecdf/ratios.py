@@ -83,7 +83,7 @@ class Link:
     flow: Mixture
 
     def draw(self, u: Array, x: Array, effects: Array, features: Array) -> Array:
-        """Log odds (n,) made of uniforms u (n,)."""
+        """Log ratios (n,) made of uniforms u (n,)."""
         return self.flow.draw(u[:, None, None], self._given(x, effects, features))[:, 0, 0]
 
     def log_prob(self, log_ratio: Array, x: Array, effects: Array, features: Array) -> Array:

@@ -1,6 +1,6 @@
-"""Weights of a mixture's members: functions of the log densities log_prob (n, members) they give to rows.
+"""Rules for the weights of a mixture's members: log weights (regions + 1, members), the last row for regions not seen.
 
-Rows have a weight and a region; the weights are log weights (regions + 1, members), the last for regions not seen.
+They look at the log densities log_prob (n, members) that the members give to rows, which have a weight and a region.
 """
 
 from __future__ import annotations

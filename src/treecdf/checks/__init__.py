@@ -46,6 +46,8 @@ __all__ = [
     "expect",
 ]
 
+_MOST_TAXA = 10**6  # a row of predictions has as many numbers
+
 # Every class that may be part of a model file, and how it is checked
 CHECKS: dict[type, Check] = {
     **mixtures.CHECKS,
@@ -91,7 +93,7 @@ def check_compositional(fitted: Mapping[str, Any]) -> None:
     n_taxa, order, effects, links = (fitted[name] for name in ("n_taxa_", "order_", "effects_", "links_"))
     visit = _Visitor()
     _, q = _check_covariates(fitted, visit)
-    expect(type(n_taxa) is int and n_taxa >= 1, "a number of taxa")
+    expect(type(n_taxa) is int and 2 <= n_taxa <= _MOST_TAXA, f"2 to {_MOST_TAXA} taxa")
     expect_array(order, "order_", (-1,), np.int64, 0, n_taxa - 1)
     expect(len(np.unique(order)) == len(order), "every taxon once")
     visit(effects, q, Effects)

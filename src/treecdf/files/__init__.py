@@ -9,7 +9,7 @@ numbers are read as numbers. A part that several others share is written once an
 declares is bounded by its size before anything is allocated, and a model is checked (see `checks`) before it is handed
 out, because kernels do not check what they index.
 
-To make a new class part of model files, give it a line in `checks.CHECKS`, with a function that checks it.
+To make a new class part of model files, give it a line in CHECKS of a module in `checks` and a function to check it.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ __all__ = [
     "ForeignPartError",
     "ModelFileError",
     "fingerprint",
+    "kept_parameters",
     "own_version",
     "packed",
     "put_in_place",
@@ -57,8 +58,7 @@ def write_model(
 ) -> None:
     """Write a model of the format of this name; a file that is there already is replaced at once or not at all."""
     shorter = {name: _shortened(value) if name == "families_" else value for name, value in fitted.items()}
-    kept = {name: _parameter(name, value) for name, value in parameters.items()}
-    sections = {"parameters": kept, "fitted": shorter}
+    sections = {"parameters": kept_parameters(parameters), "fitted": shorter}
     try:
         data = packed(name, sections, zipfile.ZIP_DEFLATED)
     except ForeignPartError as error:
@@ -83,10 +83,14 @@ def set_fitted(model: Any, fitted: Mapping[str, Any], known: Sequence[str]) -> N
         setattr(model, name, value)
 
 
-def _parameter(name: str, value: Any) -> Any:
-    """A generator and a checkpoint have done their work and are not kept."""
-    is_generator = name == "random_state" and isinstance(value, np.random.Generator | np.random.RandomState)
-    return None if is_generator or name == "checkpoint" else value
+def kept_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters without a generator and a checkpoint, which have done their work."""
+
+    def is_done(name: str, value: Any) -> bool:
+        is_generator = name == "random_state" and isinstance(value, np.random.Generator | np.random.RandomState)
+        return is_generator or name == "checkpoint"
+
+    return {name: None if is_done(name, value) else value for name, value in parameters.items()}
 
 
 def _shortened(families: tuple[Family, ...]) -> tuple[Family, ...]:

@@ -1,4 +1,4 @@
-"""From a zip to JSON and arrays, and to a model; nothing in it is believed before it is looked at."""
+"""From a zip to JSON and arrays, and to values; nothing in it is believed before it is looked at."""
 
 from __future__ import annotations
 
