@@ -42,7 +42,7 @@ def rows(n=70, q=3, seed=0):
 def small_models():
     """Models that have every part a file may have, by name, and the number of outcomes of each."""
     from treecdf import MLP, BoostedTrees, CompositionalFlow, Constant, Logistic, Stage, TreeFlowRegressor
-    from treecdf.learners import BoostedMean, GaussianProcess, Network, Polynomial
+    from treecdf.learners import BoostedMean, GaussianProcess, Neighbours, Network, Polynomial
 
     nodes = [
         Stage(BoostedTrees(rounds=2, max_depth=2), 3),
@@ -58,6 +58,7 @@ def small_models():
         GaussianProcess(max_iter=3),
         BoostedMean(2, rate=0.3, max_rounds=5),
         _always(Network(hidden=(4, 3), max_steps=5)),
+        Neighbours(k=2),
     ]
     return {
         "default": (TreeFlowRegressor(**few), 1),

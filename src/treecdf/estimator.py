@@ -389,8 +389,8 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
         An existing file is replaced in one step, or stays as it was if anything fails. Parameters are kept, except for
         the checkpoint and a generator as random_state; of families with more than 10,000 rows left out only the mean
         log density is kept. A Gaussian process in the base remembers some of the training rows' standardised
-        covariates, and so does the file. Models with scikit-learn classifiers, regressors or clusterers inside raise
-        ModelFileError: use skops or joblib for them.
+        covariates, nearest neighbours (above 5000 rows) up to 100,000 rows with their outcomes, and so does the file.
+        Models with scikit-learn classifiers, regressors or clusterers inside raise ModelFileError: use skops or joblib.
         """
         check_is_fitted(self, "mixture_")
         check_parameters(self)

@@ -18,11 +18,15 @@ from treecdf.checks.values import (
     expect_tuple,
 )
 from treecdf.learners.boosting import Binner, BoostedScores, FirstScore
+from treecdf.learners.neighbours import FittedNeighbours
 from treecdf.learners.network import FittedNetworks
 from treecdf.learners.polynomial import FittedPolynomial
 from treecdf.learners.process import FittedProcess
 
-PREDICTORS = (FittedPolynomial, FittedProcess, FittedNetworks, FirstScore)
+_LARGEST = 1e100  # so that squares and sums stay finite
+_MOST_NEIGHBOURS = 1000
+
+PREDICTORS = (FittedPolynomial, FittedProcess, FittedNetworks, FittedNeighbours, FirstScore)
 
 
 def _polynomial(part: FittedPolynomial, q: int, visit: Visit) -> None:
@@ -42,6 +46,14 @@ def _process(part: FittedProcess, q: int, visit: Visit) -> None:
     expect_array(part.inducing, "inducing", (-1, q))
     expect_array(part.weights, "weights", (len(part.inducing),))
     expect_array(part.slopes, "slopes", (q,))
+
+
+def _neighbours(part: FittedNeighbours, q: int, visit: Visit) -> None:
+    expect_array(part.points, "points", (-1, q), low=-_LARGEST, high=_LARGEST)
+    n = len(part.points)
+    expect(type(part.k) is int and 1 <= part.k <= _MOST_NEIGHBOURS and n > 0, "some neighbours")
+    expect_array(part.values, "values", (n,), low=-_LARGEST, high=_LARGEST)
+    expect_array(part.weight, "weight", (n,), low=1 / _LARGEST, high=_LARGEST)
 
 
 def _networks(part: FittedNetworks, q: int, visit: Visit) -> None:
@@ -85,6 +97,7 @@ def _binner(part: Binner, q: int, visit: Visit) -> None:
 CHECKS: dict[type, Check] = {
     FittedPolynomial: _polynomial,
     FittedProcess: _process,
+    FittedNeighbours: _neighbours,
     FittedNetworks: _networks,
     FirstScore: _first_score,
     BoostedScores: _boosted_scores,

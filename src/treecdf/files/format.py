@@ -14,13 +14,16 @@ from numpy.typing import NDArray
 from treecdf.boosting import Stage
 from treecdf.checks import CHECKS
 from treecdf.classifiers import MLP, BoostedTrees, Constant, Logistic
-from treecdf.learners import BoostedMean, GaussianProcess, Network, Polynomial
+from treecdf.learners import BoostedMean, GaussianProcess, Neighbours, Network, Polynomial
 from treecdf.tree import NODE
 
 VERSION = 1
 
 # Settings that may be among the parameters; the estimator checks them.
-_SETTINGS = (Stage, Constant, Logistic, MLP, BoostedTrees, Polynomial, GaussianProcess, BoostedMean, Network)
+_SETTINGS = (
+    *(Stage, Constant, Logistic, MLP, BoostedTrees),
+    *(Polynomial, GaussianProcess, BoostedMean, Network, Neighbours),
+)
 REGISTRY: dict[str, Any] = {part.__name__: part for part in (*CHECKS, *_SETTINGS)}
 _PLAIN = {"float64": "f8", "float32": "f4", "int64": "i8", "int32": "i4", "uint8": "u1", "bool": "?"}
 DTYPES = {name: np.dtype("<" + code) for name, code in _PLAIN.items()} | {"node": NODE.newbyteorder("<")}

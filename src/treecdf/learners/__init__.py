@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from treecdf.learners.boosting import BoostedMean
+from treecdf.learners.neighbours import Neighbours
 from treecdf.learners.network import Network
 from treecdf.learners.polynomial import Polynomial
 from treecdf.learners.process import GaussianProcess
@@ -12,9 +13,11 @@ from treecdf.learners.protocol import Learner
 from treecdf.learners.sklearn import AnyRegressor
 
 _MANY_ROWS = 2500  # from here on trees are deeper and networks are tried
+_CROWDED = 5000  # rows from which on neighbours are asked
 _HUGE = 20_000  # rows from which on trees learn faster
 _MOST_FEATURES = 600  # of a polynomial
 _MOST_COVARIATES = 64  # of a Gaussian process
+_MOST_DIRECTIONS = 20  # in which to look for neighbours; with more, none is near
 
 
 def as_learner(regressor: Any) -> Learner:
@@ -28,10 +31,11 @@ def default_learners(n: int, q: int, effort: str) -> list[Learner]:
     learners: list[Learner] = [
         Polynomial(d) for d in degrees if d == 1 or Polynomial(d).n_features(q) <= min(_MOST_FEATURES, 2 * n)
     ]
+    neighbours = [Neighbours()] if n > _CROWDED and q <= _MOST_DIRECTIONS else []
     if effort == "fast":
         if q <= _MOST_COVARIATES:
             learners.append(GaussianProcess(n_tuning=150, n_inducing=300, max_iter=30))
-        return [*learners, BoostedMean(4 if n <= _MANY_ROWS else 6, rate=0.2, max_rounds=100)]
+        return [*learners, BoostedMean(4 if n <= _MANY_ROWS else 6, rate=0.2, max_rounds=100), *neighbours]
     if q <= _MOST_COVARIATES:
         learners.append(GaussianProcess(n_inducing=1000 if n <= 1000 else 500))
     if n <= _MANY_ROWS:
@@ -41,7 +45,7 @@ def default_learners(n: int, q: int, effort: str) -> list[Learner]:
         learners += [BoostedMean(8, rate), BoostedMean(5, rate)]
     if n > _MANY_ROWS and n > 20 * q:
         learners.append(Network())
-    return learners
+    return [*learners, *neighbours]
 
 
 __all__ = [
@@ -49,6 +53,7 @@ __all__ = [
     "BoostedMean",
     "GaussianProcess",
     "Learner",
+    "Neighbours",
     "Network",
     "Polynomial",
     "as_learner",
