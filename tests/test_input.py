@@ -10,7 +10,7 @@ from sklearn.cluster import DBSCAN, KMeans
 from sklearn.exceptions import NotFittedError
 
 from treecdf import MLP, BoostedTrees, Logistic, Stage, TreeFlowRegressor
-from treecdf.estimator import _RULES
+from treecdf.parameters import RULES
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(60, 2))
@@ -161,12 +161,12 @@ BAD_PARAMETERS = {
 
 
 def test_every_rule_is_tested():
-    assert set(BAD_PARAMETERS) == set(_RULES)
+    assert set(BAD_PARAMETERS) == set(RULES)
 
 
 @pytest.mark.parametrize(("name", "value"), [(name, bad) for name, values in BAD_PARAMETERS.items() for bad in values])
 def test_bad_parameter(name, value):
-    complaint = f"Expected {name} to be {_RULES[name][1]}; got {value!r}."
+    complaint = f"Expected {name} to be {RULES[name][1]}; got {value!r}."
     with pytest.raises(ValueError, match=f"^{re.escape(complaint)}$"):
         model(**{name: value}).fit(X, Y)
 

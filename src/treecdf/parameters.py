@@ -44,7 +44,7 @@ def _is_clusterer(value: Any) -> bool:
 
 
 # What each parameter may be, and how to say so.
-_RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
+RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "effort": (lambda v: isinstance(v, str) and v in EFFORTS, f"one of {', '.join(map(repr, EFFORTS))}"),
     "structure": (lambda v: isinstance(v, str) and v in STRUCTURES, f"one of {', '.join(map(repr, STRUCTURES))}"),
     "base": (_is_base, f"one of {', '.join(map(repr, BASES))}, a regressor or a list of regressors"),
@@ -76,13 +76,13 @@ _RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
 
 def check_parameter(name: str, value: Any) -> None:
     """Refuse a parameter that is not what it may be."""
-    is_valid, expected = _RULES[name]
+    is_valid, expected = RULES[name]
     check_setting(name, value, is_valid(value), expected)
 
 
 def check_parameters(model: Any) -> None:
     """Refuse parameters that are not what they may be."""
-    for name in _RULES:
+    for name in RULES:
         check_parameter(name, getattr(model, name))
     stages = () if model.stages is None else model.stages
     if not isinstance(stages, (list, tuple)) or not all(isinstance(stage, Stage) for stage in stages):
