@@ -94,7 +94,7 @@ def _fit_dask(run: Run, directory: str, trees: int) -> tuple[float, float, dict]
     import dask.dataframe as dd
     from distributed import Client, LocalCluster
 
-    from treecdf.dask_rows import traffic
+    from treecdf.training.sources.dask_rows import traffic
 
     n_workers = int(run.method.split()[1])
     with (
@@ -129,7 +129,7 @@ def measure_network(run: Run) -> dict:
     from dask import delayed
     from distributed import Client, LocalCluster
 
-    from treecdf.dask_rows import DaskRows
+    from treecdf.training.sources.dask_rows import DaskRows
 
     with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster, Client(cluster) as client:
         tables = [delayed(_tiny_table)() for _ in range(2)]

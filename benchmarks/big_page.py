@@ -108,9 +108,9 @@ def seconds_a_tree(rows: int, workers: int, one: dict, network: dict) -> tuple[f
 
 def parts_of_sites(rows: int, workers: int, validation_fraction: float = 0.1) -> list[list[int]]:
     """How many training rows are in each sum that each worker sends in a pass."""
-    from treecdf.dask_rows import divide
-    from treecdf.rows import add_halves
-    from treecdf.table import block_slices
+    from treecdf.data.blocks import block_slices
+    from treecdf.training.sources.dask_rows import divide
+    from treecdf.training.sources.rows import add_halves
 
     slices = block_slices(int(rows * (1 - validation_fraction)))
     sites = [add_halves(((range(b, b + 1), []) for b in site), len(slices)) for site in divide(len(slices), workers)]

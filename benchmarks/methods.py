@@ -18,7 +18,7 @@ def _default(**overrides):
 
 def _on_learners(name: str, *args, **overrides):
     """A conditional base of one mean learner."""
-    from treecdf import learners
+    from treecdf.bases import learners
 
     return _default(base=[getattr(learners, name)(*args)], **overrides)
 

@@ -40,9 +40,9 @@ def score_simulation(run: Run) -> dict:
 
 def score_regions(run: Run) -> dict:
     """Weigh rotated flows by the rule and in the regions of a method; all methods share the flows of a split."""
-    from treecdf.mixture import Mixture
-    from treecdf.regions import fit_regions
-    from treecdf.weights import likelihood_weights, stacked_weights
+    from treecdf.flows.mixture import Mixture
+    from treecdf.flows.regions import fit_regions
+    from treecdf.flows.weights import likelihood_weights, stacked_weights
 
     x_train, y_train, x_test, y_test = prepared(run.dataset, run.split)
     flows, report, log_prob, aside = _rotated_flows(run.dataset, run.split, run.seed)

@@ -42,7 +42,7 @@ def rows(n=70, q=3, seed=0):
 def small_models():
     """Models that have every part a file may have, by name, and the number of outcomes of each."""
     from treecdf import MLP, BoostedTrees, CompositionalFlow, Constant, Logistic, Stage, TreeFlowRegressor
-    from treecdf.learners import BoostedMean, GaussianProcess, Neighbours, Network, Polynomial
+    from treecdf.bases.learners import BoostedMean, GaussianProcess, Neighbours, Network, Polynomial
 
     nodes = [
         Stage(BoostedTrees(rounds=2, max_depth=2), 3),
@@ -183,7 +183,7 @@ def pack_text(text, entries, how=zipfile.ZIP_DEFLATED):
 
 def change_numbers(data, rng):
     """Numbers of the arrays: extremes, neighbours, swaps."""
-    from treecdf.files.format import DTYPES
+    from treecdf.persist.format import DTYPES
 
     document, entries = unpack(data)
     for _ in range(rng.integers(1, 4)):

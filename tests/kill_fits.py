@@ -51,8 +51,8 @@ def bits(model):
 
 def mark_moments(place):
     """Let fits of this process write every step at once, and say in `place` what they are doing."""
-    import treecdf.checkpoint
-    import treecdf.workers
+    import treecdf.persist.checkpoint
+    import treecdf.training.jobs
 
     def marked(owner, name, moment_of):
         function = getattr(owner, name)
@@ -67,11 +67,11 @@ def mark_moments(place):
 
         setattr(owner, name, wrapper)
 
-    treecdf.checkpoint.SECONDS, treecdf.checkpoint.SHARE = 0.0, np.inf
-    marked(treecdf.workers, "run_job", lambda *_: "in a job")
-    marked(treecdf.checkpoint.KeptSteps, "learn", lambda *_: "learning the base")
-    marked(treecdf.checkpoint.KeptSteps, "grow", lambda self, rng, stage, *_: f"growing stage {stage}")
-    marked(treecdf.checkpoint, "put_in_place", lambda *_: "writing")
+    treecdf.persist.checkpoint.SECONDS, treecdf.persist.checkpoint.SHARE = 0.0, np.inf
+    marked(treecdf.training.jobs, "run_job", lambda *_: "in a job")
+    marked(treecdf.persist.checkpoint.KeptSteps, "learn", lambda *_: "learning the base")
+    marked(treecdf.persist.checkpoint.KeptSteps, "grow", lambda self, rng, stage, *_: f"growing stage {stage}")
+    marked(treecdf.persist.checkpoint, "put_in_place", lambda *_: "writing")
 
 
 def attempt(checkpoint, place, delay, target):

@@ -21,9 +21,9 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 from treecdf import MLP, BoostedTrees, Constant, Logistic, Stage, TreeFlowRegressor
-from treecdf.base import Support
-from treecdf.conditional import Conditional
-from treecdf.learners import Polynomial
+from treecdf.bases.box import Support
+from treecdf.bases.conditional import Conditional
+from treecdf.bases.learners import Polynomial
 
 BATCH = 100  # cases with one seed
 LEVELS = np.array([0.0, 1e-9, 1e-4, 0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 1 - 1e-4, 1.0])

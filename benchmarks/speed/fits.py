@@ -1,12 +1,11 @@
 """Parts a, b, d and g: time of a tree against the naive oracle, of a whole fit, of the log density, of a mixture."""
 
-import sys
 import time
 import warnings
 
 import numpy as np
 
-from benchmarks.machine import ROOT, seconds_of
+from benchmarks.machine import seconds_of
 from benchmarks.methods import METHODS
 from benchmarks.paper_tables import SIMULATION_SECONDS
 from benchmarks.paper_tables import SIMULATIONS as PAPER_SSE
@@ -48,13 +47,11 @@ def seconds_of_a_tree(stage: int, x: np.ndarray, y: np.ndarray) -> float:
 
 
 def seconds_of_a_naive_tree(kind: str, x: np.ndarray, y: np.ndarray) -> float:
-    """One tree by tests/naive.py on the residuals of our flow half way between FEW and MANY trees.
+    """One tree by tests/helpers/naive.py on the residuals of our flow half way between FEW and MANY trees.
 
     The first tree would not do: the oracle takes up to twice as long over raw outcomes.
     """
-    if str(ROOT / "tests") not in sys.path:
-        sys.path.insert(0, str(ROOT / "tests"))
-    import naive
+    from tests.helpers import naive
 
     stage, depth, _ = KINDS[kind]
     flow = fixed_trees(stage, (FEW + MANY) // 2).fit(x, y, X_val=x, y_val=y)

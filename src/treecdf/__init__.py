@@ -1,12 +1,12 @@
 """Learn the whole conditional distribution p(y | x) of one or several outcomes on a table."""
 
-from treecdf.boosting import Stage
-from treecdf.classifiers import MLP, BoostedTrees, Constant, Logistic
-from treecdf.composition import CompositionalFlow
-from treecdf.distribution import ConditionalDistribution
-from treecdf.estimator import TreeFlowRegressor
-from treecdf.files import ModelFileError
-from treecdf.loading import load_model
+from treecdf.estimators.compositional import CompositionalFlow
+from treecdf.estimators.loading import load_model
+from treecdf.estimators.regressor import TreeFlowRegressor
+from treecdf.flows.distribution import ConditionalDistribution
+from treecdf.persist.files import ModelFileError
+from treecdf.training.classifiers import MLP, BoostedTrees, Constant, Logistic
+from treecdf.training.settings import Stage
 
 __version__ = "0.1.0.dev0"
 

@@ -12,8 +12,8 @@ from sklearn.utils import check_random_state
 from skpro.distributions.base import BaseDistribution
 from skpro.regression.base import BaseProbaRegressor
 
-from treecdf.distribution import ConditionalDistribution
-from treecdf.estimator import TreeFlowRegressor
+from treecdf.estimators.regressor import TreeFlowRegressor
+from treecdf.flows.distribution import ConditionalDistribution
 
 Array = NDArray[np.float64]
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treecdf.table import outcome_names as names_of_outcomes
-from treecdf.table import read_outcomes
+from treecdf.data.table import outcome_names as names_of_outcomes
+from treecdf.data.table import read_outcomes
 
 Array = NDArray[np.float64]
 

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from treecdf.data.table import read_outcomes
 from treecdf.plots._outcomes import choose, outcome_names, predict
 from treecdf.plots._style import DENSITY_MAP, GREY, INK, axes, colours
-from treecdf.table import read_outcomes
 
 Array = NDArray[np.float64]
 

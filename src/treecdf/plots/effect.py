@@ -8,10 +8,11 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from treecdf._common.random import as_generator
+from treecdf._common.validation import check_setting
 from treecdf.plots._outcomes import choose, outcome_names, predict
 from treecdf.plots._style import BLUE, DENSITY_MAP, axes
 from treecdf.plots._tables import Covariates
-from treecdf.settings import as_generator, check_setting
 
 Array = NDArray[np.float64]
 

@@ -8,11 +8,11 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from treecdf._common.validation import check_setting
+from treecdf.data.table import read_outcomes
 from treecdf.plots._outcomes import choose, one_outcome, outcome_names, predict
 from treecdf.plots._style import BLUE, INK, axes, paler
 from treecdf.plots._tables import Covariates
-from treecdf.settings import check_setting
-from treecdf.table import read_outcomes
 
 Array = NDArray[np.float64]
 

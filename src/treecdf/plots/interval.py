@@ -7,9 +7,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from treecdf._common.validation import check_setting
 from treecdf.plots._outcomes import choose, one_outcome, outcome_names, predict, truth
 from treecdf.plots._style import BLUE, INK, VERMILION, axes
-from treecdf.settings import check_setting
 
 Array = NDArray[np.float64]
 

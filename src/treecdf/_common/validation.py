@@ -1,0 +1,23 @@
+"""Checks of settings, one way to complain about them, and seeds."""
+
+from __future__ import annotations
+
+import math
+from numbers import Integral, Real
+from typing import Any
+
+
+def check_setting(name: str, value: Any, is_valid: bool, expected: str) -> None:
+    """Complain in one sentence: what was expected, then what came."""
+    if not is_valid:
+        raise ValueError(f"Expected {name} to be {expected}; got {value!r}.")
+
+
+def is_real(value: Any) -> bool:
+    """A finite number, no boolean."""
+    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def is_int(value: Any) -> bool:
+    """An integer, no boolean."""
+    return isinstance(value, Integral) and not isinstance(value, bool)

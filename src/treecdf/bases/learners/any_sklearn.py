@@ -1,0 +1,56 @@
+"""Any scikit-learn regressor as a mean learner."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.utils.validation import has_fit_parameter
+
+from treecdf._common.typing import Array, Ints
+from treecdf.bases.learners.protocol import Cheap
+
+
+@dataclass(frozen=True)
+class AnyRegressor(Cheap):
+    """Fitted once without each fold; new rows get the mean of these models."""
+
+    regressor: Any
+
+    @property
+    def kind(self) -> str:
+        """Every regressor is a kind of its own."""
+        return repr(self.regressor)
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        return type(self.regressor).__name__
+
+    def cross_fit(
+        self, x: Array, y: Array, weight: Array, fold: Ints, rng: np.random.Generator, best: float = np.inf
+    ) -> tuple[MeanOfFolds, Array]:
+        """By leaving out one fold at a time."""
+        models, left_out = [], np.empty(len(x))
+        for f in range(int(fold.max()) + 1):
+            here, others = fold == f, fold != f
+            model = clone(self.regressor)
+            if model.get_params().get("random_state", 0) is None:
+                model.set_params(random_state=int(rng.integers(2**31)))
+            weights = {"sample_weight": weight[others]} if has_fit_parameter(model, "sample_weight") else {}
+            models.append(model.fit(x[others], y[others], **weights))
+            left_out[here] = np.ravel(model.predict(x[here]))
+        return MeanOfFolds(tuple(models)), left_out
+
+
+@dataclass(frozen=True)
+class MeanOfFolds:
+    """Mean prediction of fitted regressors."""
+
+    models: tuple[Any, ...]
+
+    def __call__(self, x: Array) -> Array:
+        """Predictions (n,)."""
+        return np.mean([np.ravel(model.predict(x)) for model in self.models], axis=0)

@@ -1,0 +1,150 @@
+"""A small neural network for smooth relations on many rows; the folds train in lockstep as one batch of networks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treecdf._common.typing import Array, Ints
+
+Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Network:
+    """Hidden layers of tanh units, squared error, Adam with a rate that rises and falls once."""
+
+    hidden: tuple[int, ...] = (64, 64, 64)
+    n_epochs: int = 160
+    max_steps: int = 4000
+    batch: int = 256
+    rate: float = 5e-3
+    decay: float = 0.1
+
+    @property
+    def kind(self) -> str:
+        """Errors of its kind are alike."""
+        return "network"
+
+    def is_worth_trying(self, errors: dict[str, float]) -> bool:
+        """Where a smooth learner clearly beats the trees; it is slow."""
+        return errors.get("process", np.inf) < 0.9 * errors.get("trees", np.inf)
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        return "network " + "-".join(map(str, self.hidden))
+
+    def cross_fit(
+        self, x: Array, y: Array, weight: Array, fold: Ints, rng: np.random.Generator, best: float = np.inf
+    ) -> tuple[FittedNetworks, Array]:
+        """By leaving out one fold at a time."""
+        n_folds = int(fold.max()) + 1
+        rows = [np.flatnonzero(fold != f) for f in range(n_folds)]
+        data = np.clip(x, -5, 5).astype(np.float32), y.astype(np.float32), (weight / weight.mean()).astype(np.float32)
+        layers = self._train(*data, rows, rng)
+        fitted = FittedNetworks(tuple(layers))
+        outputs = fitted.each(x)
+        return fitted, outputs[fold, np.arange(len(x))]
+
+    def _train(
+        self, x: Floats, y: Floats, weight: Floats, rows: list[Ints], rng: np.random.Generator
+    ) -> list[tuple[Floats, Floats]]:
+        n_folds = len(rows)
+        sizes = (x.shape[1], *self.hidden, 1)
+        layers = []
+        for a, b in pairwise(sizes):
+            matrix = rng.normal(size=(n_folds, a, b)) * np.sqrt((1.0 if b > 1 else 0.1) / a)
+            layers.append((matrix.astype(np.float32), np.zeros((n_folds, 1, b), np.float32)))
+        adam = _Adam(layers)
+        queue = [np.empty(0, np.int64)] * n_folds
+        n_steps = min(self.max_steps, 1 + self.n_epochs * max(len(own) for own in rows) // self.batch)
+        for step in range(n_steps):
+            for f in range(n_folds):
+                if len(queue[f]) < self.batch:
+                    queue[f] = np.concatenate([queue[f], rng.permutation(rows[f])])
+            chosen = np.stack([q[: self.batch] if len(q) >= self.batch else np.resize(q, self.batch) for q in queue])
+            queue = [q[self.batch :] for q in queue]
+            gradients = _gradients(layers, x[chosen], y[chosen], weight[chosen])
+            adam.step(layers, gradients, self.rate * _one_cycle(step / n_steps), self.decay)
+        return layers
+
+
+@dataclass(frozen=True)
+class FittedNetworks:
+    """One network for each fold; matrices (folds, inputs, outputs) and biases (folds, 1, outputs)."""
+
+    layers: tuple[tuple[Floats, Floats], ...]
+
+    def each(self, x: Array) -> Array:
+        """Predictions (folds, n) of every network."""
+        parts = []
+        for i in range(0, len(x), 8192):
+            active: Any = np.clip(x[i : i + 8192], -5, 5).astype(np.float32)[None]
+            for matrix, bias in self.layers[:-1]:
+                active = np.tanh(active @ matrix + bias)
+            matrix, bias = self.layers[-1]
+            parts.append((active @ matrix + bias)[..., 0])
+        return np.concatenate(parts, axis=1).astype(np.float64)
+
+    def __call__(self, x: Array) -> Array:
+        """Mean prediction (n,)."""
+        return self.each(x).mean(axis=0)
+
+
+def _gradients(
+    layers: list[tuple[Floats, Floats]], x: Floats, y: Floats, weight: Floats
+) -> list[tuple[Floats, Floats]]:
+    """Of half the mean squared error of rows x (folds, batch, q), for each layer's matrix and bias."""
+    active = [x]
+    for matrix, bias in layers[:-1]:
+        active.append(np.tanh(active[-1] @ matrix + bias))
+    matrix, bias = layers[-1]
+    output = active[-1] @ matrix + bias
+    back = (output - y[..., None]) * (weight[..., None] / np.float32(x.shape[1]))
+    gradients = []
+    for k in range(len(layers) - 1, -1, -1):
+        gradients.append((active[k].transpose(0, 2, 1) @ back, back.sum(axis=1, keepdims=True)))
+        if k:
+            back = (back @ layers[k][0].transpose(0, 2, 1)) * (1 - active[k] ** 2)
+    return gradients[::-1]
+
+
+class _Adam:
+    """All parameters in one flat array, so that a step is a few operations."""
+
+    def __init__(self, layers: list[tuple[Floats, Floats]]) -> None:
+        parts = [part for layer in layers for part in layer]
+        self.flat = np.concatenate([part.ravel() for part in parts])
+        self.first, self.second = np.zeros_like(self.flat), np.zeros_like(self.flat)
+        self.count = 0
+        begin = 0
+        for k, (matrix, bias) in enumerate(layers):
+            views = []
+            for part in (matrix, bias):
+                views.append(self.flat[begin : begin + part.size].reshape(part.shape))
+                begin += part.size
+            layers[k] = (views[0], views[1])
+
+    def step(
+        self, layers: list[tuple[Floats, Floats]], gradients: list[tuple[Floats, Floats]], rate: float, decay: float
+    ) -> None:
+        gradient = np.concatenate([part.ravel() for layer in gradients for part in layer])
+        self.count += 1
+        self.first += np.float32(0.1) * (gradient - self.first)
+        self.second += np.float32(0.01) * (gradient * gradient - self.second)
+        size = rate / (1 - 0.9**self.count)
+        root = np.sqrt(self.second) / np.float32(np.sqrt(1 - 0.99**self.count)) + np.float32(1e-8)
+        self.flat *= np.float32(1 - rate * decay)
+        self.flat -= np.float32(size) * self.first / root
+
+
+def _one_cycle(t: float) -> float:
+    """Up to one over the first three tenths, then down to nothing, like cosines."""
+    if t < 0.3:
+        return 0.04 + 0.96 * (1 - np.cos(np.pi * t / 0.3)) / 2
+    return (1 + np.cos(np.pi * (t - 0.3) / 0.7)) / 2

@@ -1,0 +1,150 @@
+"""A Gaussian process: the best learner of smooth relations on few rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve, solve_triangular
+from scipy.optimize import minimize
+
+from treecdf._common.typing import Array, Ints
+from treecdf.bases.learners.protocol import Cheap
+
+_ROOT5 = np.sqrt(5.0)
+_START = (np.log(2.0), 0.0, -1.5, -1.0)  # log length scale, signal, noise, slope; also the means of the priors
+_PRECISION = (0.5, 0.1, 0.1, 0.1)
+_BOUNDS = ((-3.0, 6.0), (-4.0, 4.0), (-7.0, 2.0), (-6.0, 3.0))
+_NOISE_FACTORS = (0.5, 1.0, 2.0, 4.0)
+_JITTER = 1e-9
+_CHUNK_ROWS = 4096
+
+
+@dataclass(frozen=True)
+class GaussianProcess(Cheap):
+    """Matern-5/2 with a length scale for each covariate, plus a linear kernel.
+
+    The marginal likelihood of `n_tuning` rows sets the kernel; then all rows are seen through `n_inducing` of them.
+    With no more rows than that it is the exact process.
+    """
+
+    n_tuning: int = 400
+    n_inducing: int = 1000
+    max_iter: int = 60
+
+    @property
+    def kind(self) -> str:
+        """Errors of its kind are alike."""
+        return "process"
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        return "Gaussian process"
+
+    def cross_fit(
+        self, x: Array, y: Array, weight: Array, fold: Ints, rng: np.random.Generator, best: float = np.inf
+    ) -> tuple[FittedProcess, Array]:
+        """By leaving out one fold at a time; the kernel is tuned once."""
+        order = rng.permutation(len(x))
+        tuning = order[: self.n_tuning]
+        log_params = _tune(x[tuning], y[tuning], weight[tuning], self.max_iter)
+        return _fit(x, y, weight, log_params, x[order[: self.n_inducing]], fold)
+
+
+@dataclass(frozen=True)
+class FittedProcess:
+    """The posterior mean: kernels against the inducing rows, and a plane."""
+
+    log_params: Array
+    inducing: Array
+    weights: Array
+    slopes: Array
+
+    def __call__(self, x: Array) -> Array:
+        """Predictions (n,)."""
+        parts = [
+            _matern(part, self.inducing, self.log_params)[0] @ self.weights
+            for part in np.split(x, range(_CHUNK_ROWS, len(x), _CHUNK_ROWS))
+        ]
+        return np.concatenate(parts) + x @ self.slopes
+
+
+def _fit(
+    x: Array, y: Array, weight: Array, log_params: Array, inducing: Array, fold: Ints
+) -> tuple[FittedProcess, Array]:
+    """The process of all rows, and the mean (n,) of each row by a process without its fold.
+
+    It is linear in features: the kernel against the inducing rows, whitened, and the covariates.
+    """
+    kernel = _matern(inducing, inducing, log_params)[0]
+    kernel[np.diag_indices_from(kernel)] += _JITTER * kernel[0, 0]
+    whiten = np.linalg.cholesky(kernel)
+    smooth = solve_triangular(whiten, _matern(inducing, x, log_params)[0], lower=True, check_finite=False).T
+    features = np.hstack([smooth, np.exp(log_params[-1]) * x])
+    parts = [fold == f for f in range(int(fold.max()) + 1)]
+    grams = [features[here].T @ (weight[here, None] * features[here]) for here in parts]
+    moments = [features[here].T @ (weight[here] * y[here]) for here in parts]
+    gram, moment = np.sum(grams, axis=0), np.sum(moments, axis=0)
+    best_error, best_noise, best = np.inf, 1.0, np.zeros(len(x))
+    for factor in _NOISE_FACTORS:
+        noise = float(factor * np.exp(2 * log_params[-2]))
+        left_out = np.empty(len(x))
+        for here, own_gram, own_moment in zip(parts, grams, moments, strict=True):
+            left_out[here] = features[here] @ _solve(gram - own_gram, moment - own_moment, noise)
+        error = float(weight @ (left_out - y) ** 2)
+        if error < best_error:
+            best_error, best_noise, best = error, noise, left_out
+    coefficients = _solve(gram, moment, best_noise)
+    weights = solve_triangular(whiten, coefficients[: len(inducing)], lower=True, trans="T", check_finite=False)
+    slopes = np.exp(log_params[-1]) * coefficients[len(inducing) :]
+    return FittedProcess(log_params, inducing, weights, slopes), best
+
+
+def _solve(gram: Array, moment: Array, noise: float) -> Array:
+    """Coefficients under a prior of unit variance."""
+    factor = cho_factor(gram + noise * np.eye(len(gram)), lower=True, check_finite=False)
+    return cho_solve(factor, moment, check_finite=False)
+
+
+def _matern(x: Array, z: Array, log_params: Array) -> tuple[Array, Array]:
+    """Kernel (n, m) and minus twice its derivative by the squared scaled distance."""
+    scales, signal = np.exp(log_params[:-3]), np.exp(2 * log_params[-3])
+    a, b = x / scales, z / scales
+    squared = np.maximum((a**2).sum(axis=1)[:, None] + (b**2).sum(axis=1) - 2 * (a @ b.T), 0.0)
+    distance = _ROOT5 * np.sqrt(squared)
+    decay = signal * np.exp(-distance)
+    return (1 + distance + (5 / 3) * squared) * decay, (5 / 3) * (1 + distance) * decay
+
+
+def _tune(x: Array, y: Array, weight: Array, max_iter: int) -> Array:
+    """Log parameters of the highest marginal likelihood, with weak priors."""
+    n, q = x.shape
+    repeats = [q, 1, 1, 1]
+    prior, precision = np.repeat(_START, repeats), np.repeat(_PRECISION, repeats)
+    squared = [(column[:, None] - column) ** 2 for column in x.T]
+    linear = x @ x.T
+
+    def loss(log_params: Array) -> tuple[float, Array]:
+        smooth, slope = _matern(x, x, log_params)
+        straight = np.exp(2 * log_params[-1]) * linear
+        noise = np.exp(2 * log_params[-2]) / weight
+        kernel = smooth + straight
+        kernel[np.diag_indices(n)] += noise + _JITTER
+        try:
+            factor = cho_factor(kernel, lower=True, check_finite=False)
+        except np.linalg.LinAlgError:
+            return 1e10, np.zeros_like(log_params)
+        alpha = cho_solve(factor, y, check_finite=False)
+        inner = cho_solve(factor, np.eye(n), check_finite=False) - np.outer(alpha, alpha)
+        slope *= inner
+        gradient = np.array(
+            [0.5 * np.vdot(slope, part) * np.exp(-2 * p) for part, p in zip(squared, log_params, strict=False)]
+            + [np.vdot(inner, smooth), noise @ np.diag(inner), np.vdot(inner, straight)]
+        )
+        away = log_params - prior
+        value = 0.5 * y @ alpha + np.log(np.diag(factor[0])).sum() + 0.5 * precision @ away**2
+        return float(value), gradient + precision * away
+
+    bounds = [pair for pair, k in zip(_BOUNDS, repeats, strict=True) for _ in range(k)]
+    return minimize(loss, prior, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": max_iter}).x

@@ -1,0 +1,110 @@
+"""A base that sends each outcome through the CDF of a Student t."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import betaincinv, gammaln, stdtr, stdtrit
+
+from treecdf._common.numerics import FAR
+from treecdf._common.typing import Array
+from treecdf.bases.protocol import Everywhere, Unconditional
+from treecdf.bases.rotation import Rotation, length_of_constant
+
+_DEGREES = (100.0, 30.0, 15.0, 10.0, 7.0, 5.0, 4.0, 3.0)  # of freedom; three have a mean and a variance
+_T_STEPS = 20  # of expectation maximisation for each
+_SMALLEST_T_SCALE = 0.1  # in half widths of the central 80 %
+_LARGEST_T_FIT = 20_000  # rows
+_SMALL_LEVEL = 1e-100
+
+
+@dataclass(frozen=True)
+class Student(Unconditional, Everywhere):
+    """Each (rotated) outcome through the CDF of a Student t: the trees act everywhere, the tails are the t's.
+
+    All arrays have length d.
+    """
+
+    location: Array
+    scale: Array
+    dof: Array
+    rotation: Rotation | None = None
+
+    @staticmethod
+    def fit(y: Array, weight: Array, matrix: Array | None = None) -> Student:
+        """By maximum likelihood from training outcomes y (n, d)."""
+        rotation = None if matrix is None else Rotation.fit(y, weight, matrix)
+        r = y if rotation is None else rotation.turn(y)
+        location, scale, dof = np.array([_fit_t(column, weight) for column in r.T]).T
+        return Student(location, scale, dof, rotation)
+
+    @staticmethod
+    def step(n: int) -> int:
+        """`fit` looks at one in so many of n rows."""
+        return max(1, n // _LARGEST_T_FIT)
+
+    @property
+    def n_outcomes(self) -> int:
+        """d, the number of outcomes."""
+        return len(self.location)
+
+    def to_box(self, y: Array, parameters: Array | None = None) -> tuple[Array, Array]:
+        """CDF values of outcomes y (..., d) and the log-determinant (...)."""
+        r = y if self.rotation is None else self.rotation.turn(y)
+        with np.errstate(over="ignore"):
+            t = np.clip((r - self.location) / self.scale, -FAR, FAR)
+        log_det = (_t_log_density(t, self.dof) - np.log(self.scale)).sum(axis=-1)
+        return stdtr(self.dof, t), log_det + (0.0 if self.rotation is None else self.rotation.log_det)
+
+    def from_box(self, v: Array, parameters: Array | None = None) -> Array:
+        """Inverse of `to_box`; 0 and 1 go to the ends of the line."""
+        with np.errstate(over="ignore"):
+            r = self.location + self.scale * _t_quantile(v, self.dof)
+        return r if self.rotation is None else self.rotation.turn_back(r)
+
+
+def _t_quantile(p: Array, dof: Array) -> Array:
+    """Quantiles of the standard Student t; SciPy's own are of the wrong sign at the smallest levels."""
+    with np.errstate(divide="ignore"):
+        z = betaincinv(dof / 2, 0.5, 2 * np.minimum(p, _SMALL_LEVEL))
+        return np.where(p < _SMALL_LEVEL, -np.sqrt(dof * (1 - z) / z), stdtrit(dof, p))
+
+
+def _t_log_density(t: Array, dof: Array) -> Array:
+    """Log density of the standard Student t, without overflow."""
+    constant = gammaln((dof + 1) / 2) - gammaln(dof / 2) - np.log(dof * np.pi) / 2
+    return constant - (dof + 1) * np.log(np.hypot(1.0, t / np.sqrt(dof)))
+
+
+def _fit_t(y: Array, weight: Array) -> tuple[float, float, float]:
+    """Location, scale and degrees of freedom of outcomes y (n,), by expectation maximisation on a grid of the last."""
+    step = Student.step(len(y))
+    y, share = y[::step], weight[::step] / weight[::step].sum()
+    low, center, high = _quantiles(y, share, (0.1, 0.5, 0.9))
+    spread = high / 2 - low / 2
+    if spread == 0:
+        spread = float(share @ np.abs(y - center))
+    if spread == 0:
+        return center, float(length_of_constant(np.array(center))), _DEGREES[0]
+    z = np.clip((y - center) / spread, -1e100, 1e100)
+    location, scale = 0.0, 1.0
+    best = (-np.inf, location, scale, _DEGREES[0])
+    for dof in _DEGREES:
+        for _ in range(_T_STEPS):
+            trust = share * (dof + 1) / (dof + ((z - location) / scale) ** 2)
+            location = float(trust @ z / trust.sum())
+            # Many equal outcomes would draw the scale to zero; resolving them is for the trees.
+            scale = max(float(np.sqrt(trust @ (z - location) ** 2)), _SMALLEST_T_SCALE)
+        log_lik = float(share @ _t_log_density((z - location) / scale, np.array(dof))) - np.log(scale)
+        best = max(best, (log_lik, location, scale, dof))
+    _, location, scale, dof = best
+    return center + spread * location, spread * scale, dof
+
+
+def _quantiles(y: Array, share: Array, levels: Sequence[float]) -> list[float]:
+    """Weighted quantiles of y (n,)."""
+    order = np.argsort(y, kind="stable")
+    reached = np.searchsorted(np.cumsum(share[order]), levels)
+    return [float(y[order[min(k, len(y) - 1)]]) for k in reached]

@@ -1,0 +1,5 @@
+"""The command line `treecdf`."""
+
+from treecdf.cli.main import main
+
+__all__ = ["main"]

@@ -1,0 +1,54 @@
+"""Covariates in bins, for trees that are grown from histograms."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treecdf._common.typing import Array
+
+
+@dataclass(frozen=True)
+class Bins:
+    """Bin b of covariate j, counted from 1, holds the values in (edges[j, b - 2], edges[j, b - 1]]; bin 0 the missing.
+
+    edges (q, bins - 1) end with infinities where a covariate needs fewer bins.
+    """
+
+    edges: Array
+
+    @property
+    def n_bins(self) -> int:
+        """Bins of the covariate that has most, the missing not counted."""
+        return self.edges.shape[1] + 1
+
+    @staticmethod
+    def fit(columns: Iterable[tuple[Array, Array]], n_bins: int) -> Bins:
+        """At most n_bins quantile bins of each covariate, given values (n,) and weights; as many as values if fewer."""
+        found = [bin_edges(column, weight, n_bins) for column, weight in columns]
+        edges = np.full((len(found), max((len(e) for e in found), default=0)), np.inf)
+        for j, own in enumerate(found):
+            edges[j, : len(own)] = own
+        return Bins(edges)
+
+    def codes(self, x: Array) -> NDArray[np.uint8]:
+        """Bins (q, n) of covariates x (n, q)."""
+        codes = np.zeros((len(self.edges), len(x)), np.uint8)
+        for j, own in enumerate(self.edges):
+            codes[j] = np.where(np.isnan(x[:, j]), 0, 1 + np.searchsorted(own, x[:, j], side="left"))
+        return codes
+
+
+def bin_edges(column: Array, weight: Array, n_bins: int) -> Array:
+    """Ascending inner edges of the bins, halfway between neighbouring values."""
+    seen = ~np.isnan(column)
+    values, place = np.unique(column[seen], return_inverse=True)
+    last = np.arange(len(values) - 1)  # value that a bin ends with
+    if len(values) > n_bins:
+        below = np.cumsum(np.bincount(place, weight[seen]))
+        last = np.unique(np.searchsorted(below * n_bins, np.arange(1, n_bins) * below[-1], side="left"))
+        last = last[last < len(values) - 1]
+    return values[last] + (values[last + 1] - values[last]) / 2

@@ -1,0 +1,66 @@
+"""Covariates on a common scale."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from treecdf._common.typing import Array
+from treecdf.data.blocks import block_slices, sum_of_weights
+
+_LARGEST_Z = 1e9  # covariates this many standard deviations away say "far" and nothing more
+
+
+@dataclass(frozen=True)
+class Standardizer:
+    """Covariates to mean 0 and standard deviation 1 of the (weighted) training rows.
+
+    What was constant there becomes 0 whatever it is later: nothing was learnt about it.
+    """
+
+    unit: Array  # largest absolute value; keeps the sums from overflowing
+    mean: Array  # in units
+    scale: Array  # in units
+
+    @staticmethod
+    def fit(x: Array, weight: Array) -> Standardizer:
+        """From training covariates x (n, q)."""
+        slices = block_slices(len(x))
+        return Standardizer.fit_blocks(lambda task, *args: [task(x[s], None, weight[s], *args) for s in slices])
+
+    @staticmethod
+    def fit_blocks(each: Callable[..., Sequence[Any]]) -> Standardizer:
+        """From what each(task, *args) returns, a list of task(x, y, weight, *args) for all blocks of rows."""
+        total = sum(each(sum_of_weights))
+        smallest, largest = (np.array(ends) for ends in zip(*each(_ends), strict=True))
+        smallest, largest = smallest.min(axis=0), largest.max(axis=0)
+        unit = np.maximum(np.abs(smallest), np.abs(largest))
+        unit[unit == 0] = 1.0
+        mean = sum(each(_part_of_mean, total, unit))
+        scale = np.sqrt(sum(each(_part_of_variance, total, unit, mean)))
+        scale[(smallest == largest) | (scale == 0)] = np.inf
+        return Standardizer(unit, mean, scale)
+
+    def __call__(self, x: Array) -> Array:
+        """Standardised covariates, rows next to each other in memory."""
+        with np.errstate(over="ignore"):
+            z = np.clip(x / self.unit, -1e300, 1e300)
+        z -= self.mean
+        with np.errstate(over="ignore"):
+            z /= self.scale
+        return np.clip(z, -_LARGEST_Z, _LARGEST_Z, out=z)
+
+
+def _ends(x: Array, y: Array, weight: Array) -> tuple[Array, Array]:
+    return x.min(axis=0), x.max(axis=0)
+
+
+def _part_of_mean(x: Array, y: Array, weight: Array, total: float, unit: Array) -> Array:
+    return (weight / total) @ (x / unit)
+
+
+def _part_of_variance(x: Array, y: Array, weight: Array, total: float, unit: Array, mean: Array) -> Array:
+    return (weight / total) @ (x / unit - mean) ** 2

@@ -1,0 +1,356 @@
+"""Compositions: rows that sum to one, with exact zeros, given covariates.
+
+First which taxa are present, by a chain of logistic regressions; then their abundances, as a chain of log ratios: of
+every taxon present to the total of those before it. Each ratio is a flow of one outcome given the covariates,
+all presences and the ratios before it; a row is divided by its sum in the end.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Self
+
+import numpy as np
+from joblib import Parallel, delayed
+from numpy.typing import ArrayLike
+from scipy.linalg import solve
+from sklearn.base import BaseEstimator, clone
+from sklearn.utils.validation import check_is_fitted
+from threadpoolctl import threadpool_limits
+
+from treecdf._common.random import as_generator
+from treecdf._common.typing import Array, Ints
+from treecdf._common.validation import check_setting, is_int
+from treecdf.bases.student import Student
+from treecdf.data.scaling import Standardizer
+from treecdf.data.table import read_covariates, read_outcomes, read_table
+from treecdf.estimators.regressor import TreeFlowRegressor
+from treecdf.flows.composition.presence import OWN_RIDGE, RIDGES, Effects, Presence, splits
+from treecdf.flows.composition.ratios import Link, Ratios, standardized
+from treecdf.flows.flow import TreeFlow
+from treecdf.flows.mixture import Mixture
+from treecdf.flows.weights import equal_weights
+from treecdf.persist.checks.models import check_compositional, expect
+from treecdf.persist.files import kept_parameters, set_fitted, write_model
+from treecdf.training.classifiers import Logistic
+from treecdf.training.parameters import check_parameter, check_parameters
+from treecdf.training.settings import Stage
+
+_TOLERANCE = 1e-6  # rows that sum to one do so to this
+_N_FOLDS = 5
+_MARGIN = 0.03  # flows reach beyond the range of the log ratios by this share of it
+_FEWEST_ROWS = 30  # for a flow; a taxon of fewer has a Student t around its mean
+_DEGREES = 10.0  # of freedom of that t
+_PRIOR_ROWS, _PRIOR_SCALE = 5.0, 1.5  # and what is known of its scale beforehand
+_ZERO_DRAWS = 200
+FORMAT = "treecdf compositional model"  # of its file, and what that keeps of a fitted model
+_FITTED = (
+    "n_features_in_",
+    "feature_names_in_",
+    "covariates_",
+    "n_taxa_",
+    "order_",
+    "effects_",
+    "presence_",
+    "links_",
+)
+
+
+class CompositionalFlow(BaseEstimator):
+    """Learns the distribution of compositions given covariates: exact zeros, exact density, draws that sum to one.
+
+    Parameters
+    ----------
+    normalize : bool
+        Whether rows of Y are divided by their sums (counts, percentages). Otherwise rows that do not sum to one are
+        refused.
+    categorical_features : list of names or numbers of columns, or of booleans, default None
+        Columns of X whose values are names, besides text and categories of a frame.
+    flow : TreeFlowRegressor, default None
+        What learns a log ratio given x and its linear prediction, cloned for every taxon. None: a flow on the range
+        of the log ratio with smooth Logistic nodes.
+    n_jobs : int or None
+        Processes that train the taxa (joblib). The model does not depend on it.
+    random_state : int, Generator, RandomState or None
+        Seed of the folds and of the flows.
+
+    Attributes
+    ----------
+    n_taxa_ : int
+        Columns of Y.
+    order_ : array
+        Columns of Y that are not always zero, the most abundant first: the order of the chain of ratios.
+    presence_ : Presence
+        Which taxa are present.
+    links_ : tuple of Link
+        Log ratios of the taxa of order_.
+
+    Notes
+    -----
+    Densities are with respect to a mixed measure: counting measure on sets of taxa that are present, and for a set of
+    m taxa Lebesgue measure on m - 1 of their abundances (whichever is left out, the density is the same). A row of a
+    single taxon so has a probability. A taxon that was present in no training row is absent for certain, and rows
+    that say otherwise have log density -inf; of those that were present in all n of them one is
+    absent with probability 1 / (n + 2).
+    """
+
+    def __init__(
+        self,
+        *,
+        normalize: bool = False,
+        categorical_features: Any = None,
+        flow: TreeFlowRegressor | None = None,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.normalize = normalize
+        self.categorical_features = categorical_features
+        self.flow = flow
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    def fit(self, X: ArrayLike, Y: ArrayLike, groups: ArrayLike | None = None) -> Self:
+        """Learn from covariates X (n, q) and compositions Y (n, taxa).
+
+        Rows of one group (n,), such as samples of one person, are left out together where left-out rows decide.
+        """
+        self._check_parameters()
+        rng = as_generator(self.random_state)
+        y = read_compositions(Y, self.normalize)
+        x = read_table(self, X, y, None, rng).x
+        if len(x) < 2:
+            raise ValueError(f"Found {len(x)} row(s) (n_samples = {len(x)}): at least 2 are required.")
+        fold = make_folds(groups, len(x), rng)
+        seen = np.flatnonzero(y.any(axis=0))
+        self.n_taxa_ = y.shape[1]
+        self.order_ = seen[np.argsort(-y[:, seen].mean(axis=0), kind="stable")]
+        self.effects_ = Effects.fit(x)
+        ratios = Ratios.of(y[:, self.order_])
+        with threadpool_limits(1, user_api="blas"):
+            effects = self.effects_(x)
+            self.presence_ = Presence.fit(effects, ratios.present, fold)
+            self.links_ = self._fit_links(x, effects, ratios, fold, rng)
+        return self
+
+    def _fit_links(self, x: Array, effects: Array, ratios: Ratios, fold: Ints, rng: np.random.Generator) -> Any:
+        tasks = []
+        for k in range(len(self.order_)):
+            rows = np.flatnonzero(ratios.follows[:, k])
+            features = ratios.features(k)[rows]
+            seed = int(rng.integers(2**31))
+            tasks.append(
+                delayed(fit_link)(
+                    self.flow, x[rows], effects[rows], features, ratios.log_ratio(k)[rows], fold[rows], seed
+                )
+            )
+        return tuple(Parallel(self.n_jobs)(tasks))
+
+    def sample(self, X: ArrayLike, n_samples: int = 1, random_state: Any = None) -> Array:
+        """Compositions (n, n_samples, taxa) drawn at covariates X (n, q): each sums to one, absent taxa are 0."""
+        check_is_fitted(self, "links_")
+        check_setting("n_samples", n_samples, is_int(n_samples) and n_samples >= 0, "an integer of at least 0")
+        rng = as_generator(random_state)
+        x = read_covariates(self, X)
+        with threadpool_limits(1, user_api="blas"):
+            effects = np.repeat(self.effects_(x), n_samples, axis=0)
+            ratios = Ratios.unknown(self.presence_.draw(effects, rng)[0])
+            at = np.repeat(x, n_samples, axis=0)
+            for k, link in enumerate(self.links_):
+                u = rng.random(len(at))
+                rows = np.flatnonzero(ratios.follows[:, k])
+                ratios.put(k, rows, link.draw(u[rows], at[rows], effects[rows], ratios.features(k)[rows]))
+        drawn = np.zeros((len(at), self.n_taxa_))
+        drawn[:, self.order_] = ratios.abundances()
+        return drawn.reshape(len(x), n_samples, self.n_taxa_)
+
+    def log_prob(self, X: ArrayLike, Y: ArrayLike) -> Array:
+        """Log density (n,) of compositions Y at covariates X, with respect to the measure named in the notes."""
+        check_is_fitted(self, "links_")
+        y = read_compositions(Y, self.normalize, self.n_taxa_)
+        x = read_table(self, X, y, None).x
+        unseen = np.setdiff1d(np.arange(self.n_taxa_), self.order_)
+        possible = ~y[:, unseen].any(axis=1)
+        total = np.full(len(x), -np.inf)
+        x, y = x[possible], y[possible]
+        if not len(x):
+            return total
+        ratios = Ratios.of(y[:, self.order_])
+        with threadpool_limits(1, user_api="blas"):
+            effects = self.effects_(x)
+            log_prob = self.presence_.log_prob(effects, ratios.present)
+            for k, link in enumerate(self.links_):
+                rows = np.flatnonzero(ratios.follows[:, k])
+                if len(rows):
+                    own, features = ratios.log_ratio(k)[rows], ratios.features(k)[rows]
+                    log_prob[rows] += link.log_prob(own, x[rows], effects[rows], features)
+            log_prob -= ratios.log_y.sum(axis=1)  # the Jacobian from log ratios to all but one of the abundances
+        total[possible] = log_prob
+        return total
+
+    def score(self, X: ArrayLike, Y: ArrayLike) -> float:
+        """Mean log density, so that model selection maximises the likelihood."""
+        return float(self.log_prob(X, Y).mean())
+
+    def zero_prob(self, X: ArrayLike, n_draws: int = _ZERO_DRAWS, random_state: Any = 0) -> Array:
+        """Probability (n, taxa) that each taxon is absent at covariates X (n, q).
+
+        A mean over n_draws drawn presences of the taxa before it; its standard error is at most 0.5 / sqrt(n_draws).
+        """
+        check_is_fitted(self, "links_")
+        check_setting("n_draws", n_draws, is_int(n_draws) and n_draws >= 1, "an integer of at least 1")
+        rng = as_generator(random_state)
+        effects = self.effects_(read_covariates(self, X))
+        zero = np.ones((len(effects), self.n_taxa_))
+        chance = np.zeros((len(effects), len(self.order_)))
+        with threadpool_limits(1, user_api="blas"):
+            for _ in range(n_draws):
+                chance += self.presence_.draw(effects, rng)[1]
+        zero[:, self.order_] = 1 - chance / n_draws
+        return zero
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted model to a file that `load_model` reads; see `TreeFlowRegressor.save`."""
+        check_is_fitted(self, "links_")
+        self._check_parameters()
+        parameters = self.get_params(deep=False)
+        if self.flow is not None:
+            parameters["flow"] = kept_parameters(self.flow.get_params(deep=False))
+        fitted = {name: getattr(self, name) for name in _FITTED if hasattr(self, name)}
+        write_model(path, FORMAT, parameters, fitted, check_compositional)
+
+    @classmethod
+    def _restored(cls, parameters: dict[str, Any], fitted: dict[str, Any]) -> Self:
+        """The model in a file."""
+        flow = parameters.pop("flow", None)
+        model = cls(**parameters, flow=None if flow is None else TreeFlowRegressor(**flow))
+        model._check_parameters()
+        expect(model.flow is None or model.flow.checkpoint is None, "no checkpoint")
+        check_compositional(fitted)
+        set_fitted(model, fitted, _FITTED)
+        return model
+
+    def _check_parameters(self) -> None:
+        check_setting("normalize", self.normalize, isinstance(self.normalize, bool), "True or False")
+        check_parameter("n_jobs", self.n_jobs)
+        if self.flow is None:
+            return
+        is_flow = type(self.flow) is TreeFlowRegressor
+        check_setting("flow", self.flow, is_flow, "None or a TreeFlowRegressor")
+        check_parameters(self.flow)
+        names = self.flow.categorical_features
+        check_setting("flow.categorical_features", names, names is None, "None: name columns of X in CompositionalFlow")
+
+
+# Reading
+
+
+def read_compositions(Y: ArrayLike, normalize: bool, n_taxa: int | None = None) -> Array:
+    """Compositions (n, taxa) as float64, each of sum one."""
+    y = read_outcomes(Y, n_taxa)
+    if y.shape[1] < 2:
+        raise ValueError(f"Expected Y of shape (n, taxa) with at least 2 taxa; got {y.shape}.")
+    if (y < 0).any():
+        row, column = np.argwhere(y < 0)[0]
+        raise ValueError(f"Y is {y[row, column]:g} in row {row}, taxon {column}: abundances must not be negative.")
+    total = y.sum(axis=1)
+    if not total.all():
+        raise ValueError(f"Row {int(np.argmin(total))} of Y is all zero: a composition needs something present.")
+    off = np.abs(total - 1) > _TOLERANCE
+    if off.any() and not normalize:
+        row = int(np.argmax(off))
+        raise ValueError(
+            f"Row {row} of Y sums to {total[row]:g}, not to 1. Divide rows by their sums, or set normalize=True."
+        )
+    return y / total[:, None]
+
+
+def make_folds(groups: ArrayLike | None, n: int, rng: np.random.Generator) -> Ints:
+    """The fold (n,) of every row; rows of a group share theirs."""
+    labels = np.arange(n) if groups is None else np.asarray(groups)
+    if labels.shape != (n,):
+        raise ValueError(f"Expected groups of shape ({n},); got {labels.shape}.")
+    names, number = np.unique(labels, return_inverse=True)
+    if len(names) < 2:
+        raise ValueError(f"Expected at least 2 groups; got {len(names)}.")
+    return (rng.permutation(len(names)) % min(_N_FOLDS, len(names)))[number]
+
+
+def fit_link(
+    flow: TreeFlowRegressor | None,
+    x: Array,
+    effects: Array,
+    features: Array,
+    log_ratio: Array,
+    fold: Ints,
+    seed: int,
+) -> Link:
+    """From rows in which a taxon follows others: x (n, q), effects (n, p), features (n, f), log ratios (n,)."""
+    raw = np.hstack([effects, features])
+    if len(x) < _FEWEST_ROWS:
+        width = raw.shape[1]
+        return Link(np.zeros(width), np.ones(width), np.zeros(width), _student(log_ratio, x.shape[1] + 1))
+    if fold.min() == fold.max():
+        fold = np.arange(len(x)) % _N_FOLDS
+    center, scale = _nan_moments(raw)
+    z = standardized(raw, center, scale)
+    slopes, left_out = _ridge(z, log_ratio, effects.shape[1], fold)
+    own = _bounded_flow(log_ratio) if flow is None else clone(flow)
+    fitted = own.set_params(random_state=seed).fit(np.column_stack([x, left_out]), log_ratio)
+    rare = _student(log_ratio, x.shape[1] + 1)
+    return Link(center, scale, slopes, _with_rare(fitted.mixture_, rare, 1 / (len(x) + 1)))
+
+
+def _nan_moments(raw: Array) -> tuple[Array, Array]:
+    """Means of what is known, and standard deviations when the mean stands for what is not; infinite for constants."""
+    known = ~np.isnan(raw)
+    filled = np.where(known, raw, 0.0)
+    center = filled.sum(axis=0) / np.maximum(known.sum(axis=0), 1)
+    scale = np.sqrt((np.where(known, raw - center, 0.0) ** 2).mean(axis=0))
+    return center, np.where(scale > 1e-9, scale, np.inf)
+
+
+def _ridge(z: Array, y: Array, n_effects: int, fold: Ints) -> tuple[Array, Array]:
+    """Slopes of standardised features z (n, p), and predictions (n,) of left-out rows; y's mean is not predicted."""
+    left_out = np.empty((len(RIDGES), len(y)))
+    for train, test in splits(fold):
+        offset, mean = y[train].mean(), z[train].mean(axis=0)
+        for i, slopes in enumerate(_ridge_path(z[train] - mean, y[train] - offset, n_effects)):
+            left_out[i, test] = offset + (z[test] - mean) @ slopes
+    best = int(np.argmin(((left_out - y) ** 2).sum(axis=1)))
+    slopes = _ridge_path(z, y - y.mean(), n_effects)[best]
+    return slopes, left_out[best] - y.mean()
+
+
+def _ridge_path(z: Array, y: Array, n_effects: int) -> list[Array]:
+    """Slopes under each penalty of what are no effects of the covariates."""
+    gram, target = z.T @ z, z.T @ y
+    n_others = len(gram) - n_effects
+    penalties = [np.repeat([OWN_RIDGE, ridge], [n_effects, n_others]) for ridge in RIDGES]
+    return [solve(gram + np.diag(penalty), target, assume_a="pos") for penalty in penalties]
+
+
+def _bounded_flow(log_ratio: Array) -> TreeFlowRegressor:
+    """A flow on the range of the log ratios.
+
+    Tails must be light: of a hundred taxa one whose log ratio strays far above takes the whole.
+    """
+    margin = _MARGIN * np.ptp(log_ratio) or 1.0
+    bounds = float(log_ratio.min() - margin), float(log_ratio.max() + margin)
+    stages = [Stage(Logistic(basis="auto"), max_depth=4)]
+    return TreeFlowRegressor(base="box", structure="joint", stages=stages, c0=0.1, bounds=bounds)
+
+
+def _with_rare(flow: Mixture, rare: Mixture, weight: float) -> Mixture:
+    """A mixture with one more flow of little weight, for what is beyond the range."""
+    log_weights = np.pad(flow.log_weights + np.log1p(-weight), ((0, 0), (0, 1)), constant_values=np.log(weight))
+    return Mixture((*flow.members, *rare.members), log_weights, flow.regions)
+
+
+def _student(log_ratio: Array, n_columns: int) -> Mixture:
+    """A Student t around the mean of some log ratios, whatever the covariates and the linear prediction are."""
+    location = log_ratio.mean() if len(log_ratio) else 0.0
+    squares = ((log_ratio - location) ** 2).sum() + _PRIOR_ROWS * _PRIOR_SCALE**2
+    scale = np.sqrt(squares / (len(log_ratio) + _PRIOR_ROWS))
+    base = Student(np.array([location]), np.array([scale]), np.array([_DEGREES]))
+    standardize = Standardizer(np.ones(n_columns), np.zeros(n_columns), np.ones(n_columns))
+    return Mixture((TreeFlow(standardize, base, ()),), equal_weights(1))

@@ -1,0 +1,63 @@
+"""A chain of one-outcome mixtures: p(y1 | x) p(y2 | x, y1) and so on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from treecdf._common.typing import Array
+from treecdf.flows.flow import Conditions, TreeFlow
+from treecdf.flows.mixture import Mixture
+
+
+@dataclass(frozen=True)
+class Chain:
+    """p(y | x) = p(y_1 | x) p(y_2 | x, y_1) ..., in some order of the outcomes: exact in both directions."""
+
+    links: tuple[Mixture, ...]  # link k is about outcome order[k], given x and the outcomes before it, in column order
+    order: tuple[int, ...]
+
+    @property
+    def n_outcomes(self) -> int:
+        """d, the number of outcomes."""
+        return len(self.links)
+
+    def trees(self) -> list[TreeFlow]:
+        """All tree flows it is made of."""
+        return [flow for link in self.links for flow in link.trees()]
+
+    def forward_and_log_det(self, y: Array, x: Array, known: Conditions | None = None) -> tuple[Array, Array]:
+        """Conditional CDFs of outcomes y (n, m, d), m at each row of x, and log densities (n, m)."""
+        u, log_det = np.empty_like(y), np.zeros(y.shape[:2])
+        for k, link in enumerate(self.links):
+            points, given = self._points(y, x, k, y)
+            cdf, step = link._forward(points, given)
+            u[..., self.order[k]] = cdf[..., 0].reshape(y.shape[:2])
+            log_det += step.reshape(y.shape[:2])
+        return u, log_det
+
+    def inverse(self, u: Array, x: Array, known: Conditions | None = None) -> Array:
+        """Outcomes (n, m, d) of points u of the cube, m at each row of x."""
+        y = np.empty_like(u)
+        for k, link in enumerate(self.links):
+            points, given = self._points(u, x, k, y)
+            y[..., self.order[k]] = link._inverse(points, given)[..., 0].reshape(u.shape[:2])
+        return y
+
+    def draw(self, u: Array, x: Array, known: Conditions | None = None) -> Array:
+        """Draws (n, m, d) made of independent uniforms u (n, m, d)."""
+        y = np.empty_like(u)
+        for k, link in enumerate(self.links):
+            points, given = self._points(u, x, k, y)
+            y[..., self.order[k]] = link._draw(points, given)[..., 0].reshape(u.shape[:2])
+        return y
+
+    def _points(self, points: Array, x: Array, k: int, y: Array) -> tuple[Array, Array]:
+        """Points of link k and its covariates: the first link has m points at a row of x, the others one."""
+        own = points[..., self.order[k], None]
+        if k == 0:
+            return np.ascontiguousarray(own), x
+        m = points.shape[1]
+        before = y[..., sorted(self.order[:k])].reshape(-1, k)
+        return own.reshape(-1, 1, 1), np.hstack([np.repeat(x, m, axis=0), np.clip(before, -1e300, 1e300)])

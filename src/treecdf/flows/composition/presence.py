@@ -1,0 +1,181 @@
+"""Which taxa are present: a chain of logistic regressions on the covariates and the presences before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import solve
+from scipy.special import expit, log_expit
+
+from treecdf._common.typing import Array, Bools, Ints
+from treecdf.data.scaling import Standardizer
+
+_KNOTS = (0.1, 0.3, 0.5, 0.7, 0.9)  # quantiles of a covariate at which its effect may bend
+_MOST_EFFECTS = 60  # with more there are fewer knots
+OWN_RIDGE = 1.0  # penalty of effects of the covariates,
+RIDGES = (3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)  # and of those of other taxa: what is best for left-out rows
+_TRIED_TAXA = 25  # decide that
+_FAR = 10.0  # log odds of left-out rows are judged up to here
+_NEWTON_STEPS = 30
+_CONVERGED = 1e-8
+
+
+@dataclass(frozen=True)
+class Effects:
+    """The covariates, standardised, and their hinges at quantiles of the training rows; held beyond their range."""
+
+    standardize: Standardizer
+    low: Array
+    high: Array
+    knots: tuple[Array, ...]
+
+    @staticmethod
+    def fit(x: Array) -> Effects:
+        """From training covariates x (n, q)."""
+        standardize = Standardizer.fit(x, np.ones(len(x)))
+        z = standardize(x)
+        n_knots = min(len(_KNOTS), max(0, _MOST_EFFECTS // x.shape[1] - 1))
+        levels = _KNOTS if n_knots == len(_KNOTS) else np.arange(1, n_knots + 1) / (n_knots + 1)
+        knots = tuple(_inner(np.unique(np.quantile(column, levels)), column) for column in z.T)
+        return Effects(standardize, z.min(axis=0), z.max(axis=0), knots)
+
+    @property
+    def width(self) -> int:
+        """p, the number of effects."""
+        return len(self.low) + sum(map(len, self.knots))
+
+    def __call__(self, x: Array) -> Array:
+        """Effects (n, p) of covariates x (n, q)."""
+        z = np.clip(self.standardize(x), self.low, self.high)
+        hinges = [np.maximum(column[:, None] - knots, 0.0) for column, knots in zip(z.T, self.knots, strict=True)]
+        return np.hstack([z, *hinges])
+
+
+def _inner(knots: Array, z: Array) -> Array:
+    return knots[(knots > z.min()) & (knots < z.max())]
+
+
+@dataclass(frozen=True)
+class Presence:
+    """p(present | x) as a chain: log odds of a taxon are linear in effects and in the presences of taxa before it.
+
+    The last taxon is present for certain if no other is: there is no composition of nothing.
+    """
+
+    order: Ints  # of the K taxa: those whose presence says most come first
+    intercept: Array  # (K,), in this order
+    slopes: tuple[Array, ...]  # of the features
+    largest: float  # log odds: what was never seen in n rows is not impossible
+    ridge: float
+
+    @staticmethod
+    def fit(effects: Array, present: Bools, fold: Ints) -> Presence:
+        """From effects (n, p) and presences (n, K) of training rows; none of the K taxa was always absent."""
+        order = np.argsort(np.abs(present.mean(axis=0) - 0.5), kind="stable")
+        sorted_present = present[:, order]
+        ridge = _best_ridge(effects, sorted_present, fold)
+        fits = [_fit_taxon(effects, sorted_present, k, ridge) for k in range(len(order))]
+        intercept, slopes = np.array([fit[0] for fit in fits]), tuple(fit[1] for fit in fits)
+        return Presence(order, intercept, slopes, float(np.log(4 * len(effects))), ridge)
+
+    def _log_odds(self, k: int, effects: Array, earlier: Bools) -> Array:
+        """Of the k-th taxon in order, given presences of the taxa before it (n, k)."""
+        odds = self.intercept[k] + _features(effects, earlier) @ self.slopes[k]
+        odds = np.clip(odds, -self.largest, max(self.largest, self.intercept[k]))
+        return np.where(earlier.any(axis=1), odds, np.inf) if k == len(self.order) - 1 else odds
+
+    def log_prob(self, effects: Array, present: Bools) -> Array:
+        """Log probabilities (n,) of presences (n, K)."""
+        present = present[:, self.order]
+        total = np.zeros(len(effects))
+        for k in range(len(self.order)):
+            odds = self._log_odds(k, effects, present[:, :k])
+            total += log_expit(np.where(present[:, k], odds, -odds))
+        return total
+
+    def draw(self, effects: Array, rng: np.random.Generator) -> tuple[Bools, Array]:
+        """Presences (n, K), and the probability (n, K) each was drawn with."""
+        present, chance = np.zeros((len(effects), len(self.order)), bool), np.empty((len(effects), len(self.order)))
+        for k in range(len(self.order)):
+            chance[:, k] = expit(self._log_odds(k, effects, present[:, :k]))
+            present[:, k] = rng.random(len(effects)) < chance[:, k]
+        back = np.argsort(self.order)
+        return present[:, back], chance[:, back]
+
+
+def _features(effects: Array, earlier: Bools) -> Array:
+    """Effects, the share of earlier taxa present, and their presences: (n, p + 1 + k)."""
+    share = earlier.mean(axis=1, keepdims=True) if earlier.shape[1] else np.zeros((len(effects), 1))
+    return np.hstack([effects, share, earlier])
+
+
+def _fit_taxon(effects: Array, present: Bools, k: int, ridge: float) -> tuple[float, Array]:
+    """Intercept and slopes of the k-th taxon."""
+    features = _features(effects, present[:, :k])
+    if present[:, k].all():
+        # A row in which one of the taxa that were always present is absent has probability 1 / (n + 2).
+        chance = 1 / (len(features) + 2) / present.all(axis=0).sum()
+        return float(np.log1p(-chance) - np.log(chance)), np.zeros(features.shape[1])
+    return logistic(features, present[:, k], np.repeat([OWN_RIDGE, ridge], [features.shape[1] - k, k]))
+
+
+def _best_ridge(effects: Array, present: Bools, fold: Ints) -> float:
+    """The penalty of effects of other taxa under which the presences of left-out rows are most likely."""
+    varied = np.flatnonzero(~present.all(axis=0))[1:]
+    if not len(varied):
+        return RIDGES[-1]
+    tried = varied[np.unique(np.linspace(0, len(varied) - 1, _TRIED_TAXA).astype(int))]
+    best, best_ridge = -np.inf, RIDGES[-1]
+    for ridge in reversed(RIDGES):
+        total = sum(_left_out(effects, present, k, ridge, fold) for k in tried)
+        if total <= best:
+            break  # the likelihood of left-out rows has one hill
+        best, best_ridge = total, ridge
+    return best_ridge
+
+
+def _left_out(effects: Array, present: Bools, k: int, ridge: float, fold: Ints) -> float:
+    """Log-likelihood of the k-th taxon's presence in rows left out."""
+    total = 0.0
+    for train, test in splits(fold):
+        intercept, slopes = _fit_taxon(effects[train], present[train], k, ridge)
+        odds = np.clip(intercept + _features(effects[test], present[test, :k]) @ slopes, -_FAR, _FAR)
+        total += float(log_expit(np.where(present[test, k], odds, -odds)).sum())
+    return total
+
+
+def splits(fold: Ints) -> Iterator[tuple[Bools, Bools]]:
+    """Training and left-out rows of each fold."""
+    for f in np.unique(fold):
+        yield fold != f, fold == f
+
+
+def logistic(features: Array, label: Bools, ridge: Array) -> tuple[float, Array]:
+    """Intercept and slopes of a logistic regression with penalty ridge (p,) / 2 of squared standardised slopes."""
+    mean, scale = features.mean(axis=0), features.std(axis=0)
+    scale[scale < 1e-9] = np.inf
+    z = np.column_stack([np.ones(len(label)), (features - mean) / scale])
+    penalty = np.append(0.01, ridge)  # a little on the intercept, for labels that are all alike
+    share = (label.sum() + 0.5) / (len(label) + 1)
+    beta = np.zeros(z.shape[1])
+    beta[0] = np.log(share / (1 - share))
+    value = _logistic_loss(z, label, beta, penalty)
+    for _ in range(_NEWTON_STEPS):
+        chance = expit(z @ beta)
+        gradient = z.T @ (chance - label) + penalty * beta
+        hessian = (z * (chance * (1 - chance))[:, None]).T @ z + np.diag(penalty)
+        step = solve(hessian, gradient, assume_a="pos")
+        while (trial := _logistic_loss(z, label, beta - step, penalty)) > value + 1e-9 * abs(value):
+            step /= 2
+        beta, gain, value = beta - step, value - trial, trial
+        if gain < _CONVERGED * abs(value):
+            break
+    slopes = beta[1:] / scale
+    return float(beta[0] - slopes @ mean), slopes
+
+
+def _logistic_loss(z: Array, label: Bools, beta: Array, penalty: Array) -> float:
+    odds = z @ beta
+    return float(-log_expit(np.where(label, odds, -odds)).sum() + penalty @ beta**2 / 2)

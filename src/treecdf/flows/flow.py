@@ -1,0 +1,111 @@
+"""The fitted flow: outcomes in the user's unit -> box -> trees -> unit cube, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from treecdf._common.typing import Array
+from treecdf.bases.protocol import Base
+from treecdf.data.scaling import Standardizer
+from treecdf.flows.tree import TreeSequence
+
+_BELOW_ONE = 1 - 2.0**-53
+_CHUNK_POINTS = 65_536  # points that are worked on together
+_SMALLEST_CHUNK = 1024  # points that are worth a thread
+
+# Covariates the trees see and parameters of the base, for bases that several flows share
+Conditions = dict[int, tuple[Array, Array]]
+
+
+@dataclass(frozen=True)
+class TreeFlow:
+    """Forward is data -> uniform; inverse is sampling. The covariates x (n, q) are always an argument."""
+
+    standardize: Standardizer
+    base: Base
+    blocks: tuple[TreeSequence, ...]
+
+    @property
+    def n_outcomes(self) -> int:
+        """d, the number of outcomes."""
+        return self.base.n_outcomes
+
+    def forward_and_log_det(self, y: Array, x: Array, known: Conditions | None = None) -> tuple[Array, Array]:
+        """Images in the cube of outcomes y (n, m, d), m at each row of x, and log-determinants (n, m)."""
+        z, parameters = self._condition(x, known)
+        v, base_log_det = self.base.to_box(y, parameters)
+        inside = self.base.inside(v)
+        moved = np.clip(v, 1e-300, 1.0)
+        log_det = np.zeros(v.shape[:2])
+        for block in self.blocks:
+            moved, step = block.forward_and_log_det(moved, z)
+            log_det += step
+        u = self.base.to_unit(np.where(inside[..., None], moved, v))
+        log_det = np.where(inside, log_det, 0.0) + base_log_det
+        return u, np.where(np.isinf(y).any(axis=-1), -np.inf, log_det)
+
+    def inverse(self, u: Array, x: Array, known: Conditions | None = None) -> Array:
+        """Outcomes (n, m, d) of points u of the cube, m at each row of x."""
+        return self._inverse(u, x, known, 1.0)
+
+    def draw(self, u: Array, x: Array, known: Conditions | None = None) -> Array:
+        """As `inverse`, but finite: points do not round to the upper end of the cube."""
+        return self._inverse(np.clip(u, 1e-300, _BELOW_ONE), x, known, _BELOW_ONE)
+
+    def _inverse(self, u: Array, x: Array, known: Conditions | None, largest: float) -> Array:
+        z, parameters = self._condition(x, known)
+        v = self.base.from_unit(u)
+        inside = self.base.inside(v)
+        moved = np.clip(v, 1e-300, 1.0)
+        for block in reversed(self.blocks):
+            moved = block.inverse(moved, z)
+        moved = np.where(v > 0, np.minimum(moved, largest), v)  # the lower end stays where it is
+        return self.base.from_box(np.where(inside[..., None], moved, v), parameters)
+
+    def trees(self) -> list[TreeFlow]:
+        """Itself."""
+        return [self]
+
+    def _condition(self, x: Array, known: Conditions | None) -> tuple[Array, Array]:
+        """What the trees see of x, and the parameters of the base; looked up in `known` first, and kept there."""
+        if known is not None and id(self.base) in known:
+            return known[id(self.base)]
+        found = condition(self.standardize, self.base, x)
+        if known is not None:
+            known[id(self.base)] = found
+        return found
+
+
+def condition(standardize: Standardizer, base: Base, x: Array) -> tuple[Array, Array]:
+    """Covariates (n, q + k) of the trees and parameters (n, P) of the base at covariates x (n, q)."""
+    z = standardize(x)
+    parameters = base.parameters(z)
+    return tree_covariates(z, base, parameters), parameters
+
+
+def tree_covariates(z: Array, base: Base, parameters: Array) -> Array:
+    """Standardised covariates and what the base adds to them, rows next to each other in memory."""
+    extra = base.seen(parameters)
+    return np.ascontiguousarray(np.hstack([z, extra])) if extra.shape[1] else z
+
+
+def by_chunks(task: Callable[[slice], Any], points: Array, n_threads: int) -> None:
+    """Run `task` on slices of the rows of points (n, m, d).
+
+    Rows do not depend on one another, so the threads do not matter.
+    """
+    n, m, _ = points.shape
+    points_each = min(max(n * m // n_threads, _SMALLEST_CHUNK), _CHUNK_POINTS)
+    size = max(1, points_each // max(m, 1))
+    slices = [slice(i, i + size) for i in range(0, n, size)]
+    if n_threads == 1 or len(slices) == 1:
+        for rows in slices:
+            task(rows)
+    else:
+        with ThreadPoolExecutor(n_threads) as pool:
+            list(pool.map(task, slices))

@@ -1,0 +1,194 @@
+"""Flows put together: a mixture of members with weights that depend on x, and a chain of one-outcome mixtures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treecdf._common.typing import Array
+from treecdf.flows.flow import Conditions, TreeFlow, by_chunks
+from treecdf.flows.regions import Regions
+
+_N_STEPS = 200  # of root finding; Newton's method needs about ten
+_ROUNDING = 1e-13  # relative error of a CDF from which one step more is the last one
+
+
+class Flow(Protocol):
+    """A TreeFlow or a Chain."""
+
+    @property
+    def n_outcomes(self) -> int:
+        """d, the number of outcomes."""
+        ...
+
+    def forward_and_log_det(self, y: Array, x: Array, known: Conditions | None = None) -> tuple[Array, Array]:
+        """Images in the cube of outcomes y (n, m, d), m at each row of x, and log-determinants (n, m)."""
+        ...
+
+    def inverse(self, u: Array, x: Array, known: Conditions | None = None) -> Array:
+        """Outcomes (n, m, d) of points u of the cube, m at each row of x."""
+        ...
+
+    def draw(self, u: Array, x: Array, known: Conditions | None = None) -> Array:
+        """Draws (n, m, d) made of independent uniforms u (n, m, d); cheaper than the inverse where it can be."""
+        ...
+
+    def trees(self) -> list[TreeFlow]:
+        """All tree flows it is made of."""
+        ...
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """p(y | x) = sum over members j of w_j(x) p_j(y | x), the weights constant in each region of x.
+
+    With one member, or one outcome, it is itself a flow: forward and inverse are exact.
+    """
+
+    members: tuple[Flow, ...]
+    log_weights: Array  # (regions + 1, members); the last row is for regions that fit did not see
+    regions: Regions | None = None
+
+    @property
+    def n_outcomes(self) -> int:
+        """d, the number of outcomes."""
+        return self.members[0].n_outcomes
+
+    @property
+    def is_flow(self) -> bool:
+        """Whether it has a `forward` and an `inverse`."""
+        return len(self.members) == 1 or self.n_outcomes == 1
+
+    def trees(self) -> list[TreeFlow]:
+        """All tree flows it is made of."""
+        return [flow for member in self.members for flow in member.trees()]
+
+    def log_weights_at(self, x: Array) -> Array:
+        """Log weights (n, members) at covariates x (n, q)."""
+        if self.regions is None:
+            return np.repeat(self.log_weights[-1:], len(x), axis=0)
+        return self.log_weights[self.regions(x)]
+
+    def log_prob(self, y: Array, x: Array, n_threads: int = 1) -> Array:
+        """Log densities (n, m) of outcomes y (n, m, d), m at each row of x."""
+        total = np.empty(y.shape[:2])
+
+        def chunk(rows: slice) -> None:
+            total[rows] = self._forward(y[rows], x[rows])[1]
+
+        by_chunks(chunk, y, n_threads)
+        return total
+
+    def forward_and_log_det(self, y: Array, x: Array, n_threads: int = 1) -> tuple[Array, Array]:
+        """Images in the cube of outcomes y (n, m, d), m at each row of x, and log densities (n, m)."""
+        u, log_det = np.empty_like(y), np.empty(y.shape[:2])
+
+        def chunk(rows: slice) -> None:
+            u[rows], log_det[rows] = self._forward(y[rows], x[rows])
+
+        by_chunks(chunk, y, n_threads)
+        return u, log_det
+
+    def inverse(self, u: Array, x: Array, n_threads: int = 1) -> Array:
+        """Outcomes (n, m, d) of points u of the cube, m at each row of x."""
+        y = np.empty_like(u)
+
+        def chunk(rows: slice) -> None:
+            y[rows] = self._inverse(u[rows], x[rows])
+
+        by_chunks(chunk, u, n_threads)
+        return y
+
+    def draw(self, u: Array, x: Array, n_threads: int = 1) -> Array:
+        """Draws (n, m, d) made of independent uniforms u (n, m, d): the first picks the member too."""
+        y = np.empty_like(u)
+
+        def chunk(rows: slice) -> None:
+            y[rows] = self._draw(u[rows], x[rows])
+
+        by_chunks(chunk, u, n_threads)
+        return y
+
+    def _forward(self, y: Array, x: Array, known: Conditions | None = None) -> tuple[Array, Array]:
+        known = {} if known is None else known
+        if len(self.members) == 1:
+            return self.members[0].forward_and_log_det(y, x, known)
+        u, total = np.zeros_like(y), np.full(y.shape[:2], -np.inf)
+        for log_weight, member in zip(self.log_weights_at(x).T, self.members, strict=True):
+            part, log_prob = member.forward_and_log_det(y, x, known)
+            u += np.exp(log_weight)[:, None, None] * part  # the CDF of one outcome; of several it means nothing
+            np.logaddexp(total, log_weight[:, None] + log_prob, out=total)
+        return np.minimum(u, 1.0), total
+
+    def _inverse(self, u: Array, x: Array) -> Array:
+        known: Conditions = {}
+        if len(self.members) == 1:
+            return self.members[0].inverse(u, x, known)
+        ends = np.stack([member.inverse(u, x, known)[..., 0] for member in self.members])
+        low, high = ends.min(axis=0), ends.max(axis=0)
+        weights = np.exp(self.log_weights_at(x)).T[..., None]
+        with np.errstate(invalid="ignore"):  # levels 0 and 1 may be infinite
+            start = (weights * ends).sum(axis=0)
+        return _solve(self, u[..., 0], x, known, low, high, np.where(np.isfinite(start), start, low))[..., None]
+
+    def _draw(self, u: Array, x: Array) -> Array:
+        known: Conditions = {}
+        if len(self.members) == 1:
+            return self.members[0].draw(u, x, known)
+        weights = np.exp(self.log_weights_at(x))
+        ends = np.cumsum(weights, axis=1)
+        number = np.zeros(u.shape[:2], np.int64)
+        for end in ends.T[:-1]:  # the last may be a little below one, and every draw needs a member
+            number += u[..., 0] >= end[:, None]
+        y = np.empty_like(u)
+        for j, member in enumerate(self.members):
+            rows, columns = np.nonzero(number == j)
+            own = u[rows, columns]
+            begin = ends[rows, j] - weights[rows, j]
+            own[:, 0] = np.clip((own[:, 0] - begin) / np.maximum(weights[rows, j], 1e-300), 0.0, 1.0)
+            y[rows, columns] = _at_points(member, own, x, rows, known)
+        return y
+
+
+def _at_points(member: Flow, u: Array, x: Array, rows: NDArray[np.int64], known: Conditions) -> Array:
+    """Draws (k, d) of uniforms u (k, d), each at its own row of x; rows are in order."""
+    if not len(rows):
+        return u
+    count = np.bincount(rows, minlength=len(x))
+    padded = np.full((len(x), count.max(), u.shape[1]), 0.5)
+    column = np.arange(len(rows)) - np.repeat(np.cumsum(count) - count, count)
+    padded[rows, column] = u
+    return member.draw(padded, x, known)[rows, column]
+
+
+def _solve(mixture: Mixture, u: Array, x: Array, known: Conditions, low: Array, high: Array, y: Array) -> Array:
+    """Outcomes (n, m) with CDF u between low and high, by Newton's method from y inside the bracket."""
+    y, low, high = np.clip(y, low, high), low.copy(), high.copy()
+    rows = np.flatnonzero((low < high).any(axis=1))
+    with np.errstate(invalid="ignore"):
+        last = high - low
+    for _ in range(_N_STEPS):
+        if not len(rows):
+            break
+        here, wanted = y[rows], u[rows]
+        given = {base: (z[rows], parameters[rows]) for base, (z, parameters) in known.items()}
+        cdf, log_density = mixture._forward(here[..., None], x[rows], given)
+        gap = cdf[..., 0] - wanted
+        low[rows] = np.where(gap <= 0, here, low[rows])
+        high[rows] = np.where(gap > 0, here, high[rows])
+        a, b = low[rows], high[rows]
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            following = here - gap * np.exp(-log_density)
+            # Newton's steps that do not halve may go on for ever.
+            is_good = (following > a) & (following < b) & (np.abs(following - here) <= last[rows] / 2)
+        is_there = np.abs(gap) <= _ROUNDING * np.minimum(wanted, 1 - wanted)
+        following = np.where(is_good, following, np.where(is_there, here, a / 2 + b / 2))
+        y[rows] = following
+        with np.errstate(invalid="ignore"):  # levels 0 and 1 stay at their infinite ends
+            last[rows] = np.abs(following - here)
+        moving = ~is_there & (last[rows] > np.spacing(np.abs(following)))
+        rows = rows[moving.any(axis=1)]
+    return y

@@ -1,0 +1,41 @@
+"""What training gives: fitted flows with their history, and families of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from treecdf._common.typing import Array
+from treecdf.flows.flow import TreeFlow
+from treecdf.flows.mixture import Flow
+from treecdf.flows.regions import Regions
+
+
+@dataclass(frozen=True)
+class Family:
+    """Members of equal settings; log densities (n,) of rows they were not trained on, NaN for rows they all saw."""
+
+    name: str
+    members: tuple[Flow, ...]
+    left_out: Array
+    log_weights: Array  # (regions + 1, members)
+    regions: Regions | None = None
+
+
+@dataclass
+class History:
+    """Mean log-likelihood after every tree that was grown, also those rolled back."""
+
+    stage: list[int] = field(default_factory=list)
+    train: list[float] = field(default_factory=list)
+    validation: list[float] = field(default_factory=list)
+    kept: list[bool] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """Flows that share a base, their history, and log densities (n,) of rows they were not trained on."""
+
+    flows: tuple[TreeFlow, ...]
+    history: History
+    left_out: Array | None = None
+    is_whole: bool = True  # not stopped before it had all its trees

@@ -1,0 +1,63 @@
+"""A fitted model in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treecdf.bases.conditional import Conditional
+from treecdf.bases.student import Student
+from treecdf.flows.chain import Chain
+from treecdf.flows.flow import TreeFlow
+from treecdf.flows.results import Family
+
+KINDS = {
+    "flow": "flows of one outcome on a conditional base",
+    "joint": "flows of all outcomes",
+    "smooth": "flows on an unconditional base, with smooth nodes",
+    "deep": "flows on an unconditional base, with deep trees",
+    "repeats": "flows on an unconditional base, for outcomes that come again in the same combinations",
+    "trees": "flows on an unconditional base, with boosted trees at the nodes",
+}
+
+
+def summarize(families: Sequence[Family], weights: NDArray[np.float64]) -> str:
+    """What was trained, what it weighs, and how well rows were predicted that it did not see."""
+    return "\n".join(line for family, weight in zip(families, weights, strict=True) for line in _family(family, weight))
+
+
+def _family(family: Family, weight: float) -> Iterator[str]:
+    known = np.isfinite(family.left_out)
+    score = f"{family.left_out[known].mean():.3f}" if known.any() else "unknown"
+    yield f"{family.name}, weight {weight:.2f}: log-likelihood of left-out rows {score}"
+    for member in family.members[:1]:
+        if isinstance(member, Chain):
+            yield "  a chain of flows of one outcome on conditional bases"
+            for number, link in zip(member.order, member.links, strict=True):
+                yield f"  outcome {number}: {_flows(link.trees())}"
+                yield from _base(link.trees()[0], "    ")
+        else:
+            yield f"  {KINDS[family.name]}: {_flows([flow for m in family.members for flow in m.trees()])}"
+            yield from _base(member.trees()[0], "  ")
+
+
+def _flows(flows: Sequence[TreeFlow]) -> str:
+    trees = sum(len(block) for flow in flows for block in flow.blocks)
+    return f"{len(flows)} flow{'s' * (len(flows) > 1)}, {trees} trees"
+
+
+def _base(flow: TreeFlow, indent: str) -> Iterator[str]:
+    base = flow.base
+    if isinstance(base, Conditional):
+        stack = sorted(zip(base.mean.weights, base.mean.names, strict=True), reverse=True)
+        parts = ", ".join(f"{name} {weight:.0%}" for weight, name in stack if weight >= 0.005)
+        yield f"{indent}mean: {parts}"
+        broad = f"{np.exp(base.log_broad):.2%}"
+        yield f"{indent}components: {len(base.mean.components) + 1} and a broad one of weight {broad}"
+        yield f"{indent}transform of the outcome: {base.transform.name}"
+    elif isinstance(base, Student):
+        yield f"{indent}base: Student t, degrees of freedom {', '.join(f'{dof:g}' for dof in base.dof)}"
+    else:
+        yield f"{indent}base: box with tails"

@@ -1,0 +1,54 @@
+"""Rules for the weights of a mixture's members: log weights (regions + 1, members), the last row for regions not seen.
+
+They look at the log densities log_prob (n, members) that the members give to rows, which have a weight and a region.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.special import logsumexp
+
+from treecdf._common.typing import Array, Ints
+
+_PRIOR_ROWS = 20.0  # rows the overall weights count for in the stacked weights of a region
+
+
+def equal_weights(n_members: int) -> Array:
+    """The same weight for every member."""
+    return np.full((1, n_members), -np.log(n_members))
+
+
+def likelihood_weights(log_prob: Array, weight: Array, region: Ints, n_regions: int) -> Array:
+    """The paper's rule: in proportion to the product of the likelihoods of a region's training rows."""
+    log_prob = log_prob - log_prob.max(axis=1, keepdims=True)  # only ratios count, and large sums lose digits
+    sums = np.zeros((n_regions + 1, log_prob.shape[1]))
+    np.add.at(sums, region, weight[:, None] * log_prob)
+    empty = np.bincount(region, minlength=n_regions + 1) == 0
+    overall = weight @ log_prob
+    sums[empty], sums[-1] = overall, overall
+    return sums - logsumexp(sums, axis=1, keepdims=True)
+
+
+def stacked_weights(log_prob: Array, weight: Array, region: Ints, n_regions: int) -> Array:
+    """Weights of the highest likelihood of validation rows; small regions are drawn towards the overall weights."""
+    n_members = log_prob.shape[1]
+    overall = maximise(log_prob, weight, np.ones(n_members))
+    weights = np.tile(overall, (n_regions + 1, 1))
+    for k in np.unique(region[region < n_regions]):
+        here = region == k
+        weights[k] = maximise(log_prob[here], weight[here], _PRIOR_ROWS * overall)
+    with np.errstate(divide="ignore"):
+        return np.log(weights)
+
+
+def maximise(log_prob: Array, weight: Array, prior: Array) -> Array:
+    """Mixture weights by expectation maximisation; `prior` counts as rows already given to each member."""
+    density = np.exp(log_prob - log_prob.max(axis=1, keepdims=True))
+    weights = prior / prior.sum()
+    for _ in range(1000):
+        joint = density * weights
+        given = weight @ (joint / joint.sum(axis=1, keepdims=True)) + prior
+        last, weights = weights, given / given.sum()
+        if np.abs(weights - last).max() < 1e-8:
+            break
+    return weights

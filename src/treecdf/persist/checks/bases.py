@@ -1,0 +1,114 @@
+"""Bases: boxes, Student t and the conditional mixture."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from treecdf.bases.box import Support
+from treecdf.bases.conditional import Conditional, Mean
+from treecdf.bases.learners.boosting import BoostedScores
+from treecdf.bases.rotation import Rotation
+from treecdf.bases.student import Student
+from treecdf.bases.transform import Transform
+from treecdf.persist.checks.learners import PREDICTORS
+from treecdf.persist.checks.values import (
+    ABOVE_ZERO,
+    Check,
+    Visit,
+    expect,
+    expect_array,
+    expect_number,
+    expect_pair,
+    expect_range,
+    expect_tuple,
+)
+
+_DEGREES = (1.0, 1000.0)  # of freedom
+
+
+def _rotation(part: Rotation, d: int, visit: Visit) -> None:
+    expect_array(part.center, "center", (d,))
+    expect_array(part.scale, "scale", (d,), low=ABOVE_ZERO)
+    expect_array(part.matrix, "matrix", (d, d), low=-2, high=2)
+    expect(np.allclose(part.matrix @ part.matrix.T, np.eye(d), rtol=0, atol=1e-6), "an orthogonal matrix")
+
+
+def _turned(rotation: Any, d: int, visit: Visit) -> None:
+    if rotation is not None:
+        visit(rotation, d, Rotation)
+
+
+def _support(part: Support, q: int, visit: Visit) -> None:
+    expect_array(part.low, "low", (-1,))
+    d = len(part.low)
+    expect(d > 0, "an outcome")
+    expect_array(part.high, "high", (d,))
+    expect((part.low < part.high).all(), "a box with its ends in order")
+    with np.errstate(over="ignore"):
+        expect_array(part.width, "width of the box", (d,), low=ABOVE_ZERO)
+    for tail in (part.low_tail, part.high_tail):
+        expect_array(tail, "tail", (d,), low=0.0, high=0.4)
+    _turned(part.rotation, d, visit)
+
+
+def _student(part: Student, q: int, visit: Visit) -> None:
+    expect_array(part.location, "location", (-1,))
+    d = len(part.location)
+    expect(d > 0, "an outcome")
+    expect_array(part.scale, "scale", (d,), low=ABOVE_ZERO)
+    expect_array(part.dof, "dof", (d,), low=_DEGREES[0], high=_DEGREES[1])
+    _turned(part.rotation, d, visit)
+
+
+def _conditional(part: Conditional, q: int, visit: Visit) -> None:
+    visit(part.transform, q, Transform)
+    visit(part.mean, q, Mean)
+    n_components = 1 + len(part.mean.components)
+    visit(part.scores, q + n_components, BoostedScores)
+    expect(len(part.scores.start) == 2 * n_components, "a log scale and a logit of each component")
+    expect_number(part.floor, "floor", high=10.0)
+    expect_number(part.log_broad, "log_broad", high=-1e-12)
+    expect_range(part.bound, "bound")
+    expect_range(part.support, "support")
+    expect_pair(part.range, "range")
+    for end in part.range:
+        expect_array(end, "range", (q,))
+    expect((part.range[0] <= part.range[1]).all(), "a range with its ends in order")
+    expect_pair(part.typical, "typical")
+    expect_array(part.typical[0], "typical", (2,))
+    expect_array(part.typical[1], "typical", (2,), low=ABOVE_ZERO)
+    expect(part.rotation is None, "a conditional base that is not rotated")
+
+
+def _transform(part: Transform, q: int, visit: Visit) -> None:
+    expect_number(part.center, "center")
+    expect_number(part.scale, "scale", low=ABOVE_ZERO)
+    expect_number(part.power, "power", 0.0, 2.0)
+    expect_number(part.origin, "origin")
+    expect_number(part.unit, "unit", low=0.0)
+    expect_range(part.ends, "ends")
+    if part.unit > 0:
+        expect(max(abs(part.center + part.scale * end) for end in part.ends) < 700, "ends of logarithms in range")
+
+
+def _mean(part: Mean, q: int, visit: Visit) -> None:
+    expect_tuple(part.predictors, "predictors")
+    n = len(part.predictors)
+    expect_tuple(part.names, "names", n)
+    expect(all(isinstance(name, str) for name in part.names), "names of the learners")
+    for predictor in part.predictors:
+        visit(predictor, q, *PREDICTORS)
+    expect_array(part.weights, "weights", (n,), low=0.0, high=1.0 + 1e-6)
+    expect_array(part.components, "components", (-1,), np.int64, 0, n - 1)
+
+
+CHECKS: dict[type, Check] = {
+    Rotation: _rotation,
+    Support: _support,
+    Student: _student,
+    Conditional: _conditional,
+    Transform: _transform,
+    Mean: _mean,
+}

@@ -1,0 +1,46 @@
+"""Parts of a model of compositions."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from treecdf.data.scaling import Standardizer
+from treecdf.flows.composition.presence import Effects, Presence
+from treecdf.flows.composition.ratios import Link
+from treecdf.flows.mixture import Mixture
+from treecdf.persist.checks.values import ABOVE_ZERO, Check, Visit, expect, expect_array, expect_number, expect_tuple
+
+_LARGEST = 1e100  # so that sums of products stay finite
+
+
+def _effects(part: Effects, q: int, visit: Visit) -> None:
+    visit(part.standardize, q, Standardizer)
+    expect_array(part.low, "low", (q,), low=-_LARGEST)
+    expect_array(part.high, "high", (q,), high=_LARGEST)
+    expect((part.low <= part.high).all(), "a range with its ends in order")
+    expect_tuple(part.knots, "knots", q)
+    for knots in part.knots:
+        expect_array(knots, "knots", (-1,), low=-_LARGEST, high=_LARGEST)
+
+
+def _presence(part: Presence, n_effects: int, visit: Visit) -> None:
+    expect_array(part.order, "order", (-1,), np.int64)
+    n_taxa = len(part.order)
+    expect(n_taxa > 0 and (np.sort(part.order) == np.arange(n_taxa)).all(), "an order of the taxa")
+    expect_array(part.intercept, "intercept", (n_taxa,), low=-_LARGEST, high=_LARGEST)
+    expect_tuple(part.slopes, "slopes", n_taxa)
+    for k, slopes in enumerate(part.slopes):
+        expect_array(slopes, "slopes", (n_effects + 1 + k,), low=-_LARGEST, high=_LARGEST)
+    expect_number(part.largest, "largest", 0.0)
+    expect_number(part.ridge, "ridge", 0.0)
+
+
+def _link(part: Link, n_columns: int, visit: Visit) -> None:
+    expect_array(part.center, "center", (-1,), low=-_LARGEST, high=_LARGEST)
+    expect_array(part.scale, "scale", part.center.shape, low=ABOVE_ZERO, finite=False)
+    expect_array(part.slopes, "slopes", part.center.shape, low=-_LARGEST, high=_LARGEST)
+    visit(part.flow, n_columns, Mixture)
+    expect(part.flow.n_outcomes == 1, "a flow of one log ratio")
+
+
+CHECKS: dict[type, Check] = {Effects: _effects, Presence: _presence, Link: _link}

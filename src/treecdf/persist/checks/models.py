@@ -1,0 +1,171 @@
+"""Whether the parts of a model fit together, so that a model from a file can be trusted with compiled code.
+
+Kernels index without looking. What they index with is checked here, part by part, from the mixture down to the trees,
+with the number q of covariates that each part sees; numbers that are not finite where they should be are refused too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from treecdf._common.steps import Sizes
+from treecdf.bases.atoms import Atoms
+from treecdf.bases.learners.boosting import BoostedScores
+from treecdf.data.columns import Covariates
+from treecdf.data.recording import Grid
+from treecdf.flows.composition.presence import Effects, Presence
+from treecdf.flows.composition.ratios import Link
+from treecdf.flows.flow import TreeFlow
+from treecdf.flows.mixture import Mixture
+from treecdf.flows.results import Family
+from treecdf.flows.tree import TreeSequence
+from treecdf.persist.checks import bases, compositions, learners, mixtures, recording, trees
+from treecdf.persist.checks.learners import PREDICTORS
+from treecdf.persist.checks.trees import check_axes
+from treecdf.persist.checks.values import (
+    Check,
+    ModelFileError,
+    Visit,
+    expect,
+    expect_array,
+    expect_pair,
+    expect_texts,
+    expect_tuple,
+)
+
+__all__ = [
+    "CHECKS",
+    "ModelFileError",
+    "check_compositional",
+    "check_fitted",
+    "check_grown",
+    "check_learnt",
+    "check_result",
+    "expect",
+]
+_MOST_TAXA = 10**6  # a row of predictions has as many numbers
+# Every class that may be part of a model file, and how it is checked
+CHECKS: dict[type, Check] = {
+    **mixtures.CHECKS,
+    **trees.CHECKS,
+    **bases.CHECKS,
+    **learners.CHECKS,
+    **recording.CHECKS,
+    **compositions.CHECKS,
+}
+
+
+def check_fitted(fitted: Mapping[str, Any]) -> None:
+    """Complain about fitted attributes that do not fit together."""
+    needed = ("mixture_", "families_", "family_weights_", "history_", "feature_importances_")
+    recording = ("covariates_", "outcome_names_", "notes_", "atoms_", "grid_")
+    for name in (*needed, *recording, "n_trees_", "n_features_in_", "n_outcomes_"):
+        expect(name in fitted, f"the attribute {name}")
+    mixture, families, weights, history, importances = (fitted[name] for name in needed)
+    d = fitted["n_outcomes_"]
+    expect(type(d) is int and d >= 1, "a number of outcomes")
+    visit = _Visitor()
+    n_columns, q = _check_covariates(fitted, visit)
+    _check_recording(fitted, q, d, visit)
+    visit(mixture, q, Mixture)
+    expect(mixture.n_outcomes == d, f"a mixture of {d} outcome(s)")
+    expect_tuple(families, "families_")
+    for family in families:
+        visit(family, q, Family)
+        expect(family.members[0].n_outcomes == d, f"families of {d} outcome(s)")
+    expect_array(weights, "family_weights_", (len(families),), low=0.0, high=1.0)
+    expect_array(importances, "feature_importances_", (n_columns,))
+    expect(fitted["n_trees_"] == sum(len(block) for flow in mixture.trees() for block in flow.blocks), "n_trees_ trees")
+    expect(isinstance(history, dict) and bool(history), "a history_")
+    for name, column in history.items():
+        expect(isinstance(column, np.ndarray) and column.ndim == 1, f"an array {name} in history_")
+        expect(len(column) == len(next(iter(history.values()))), "columns of history_ of one length")
+
+
+def check_compositional(fitted: Mapping[str, Any]) -> None:
+    """Complain about fitted attributes of a model of compositions that do not fit together."""
+    for name in ("n_features_in_", "covariates_", "n_taxa_", "order_", "effects_", "presence_", "links_"):
+        expect(name in fitted, f"the attribute {name}")
+    n_taxa, order, effects, links = (fitted[name] for name in ("n_taxa_", "order_", "effects_", "links_"))
+    visit = _Visitor()
+    _, q = _check_covariates(fitted, visit)
+    expect(type(n_taxa) is int and 2 <= n_taxa <= _MOST_TAXA, f"2 to {_MOST_TAXA} taxa")
+    expect_array(order, "order_", (-1,), np.int64, 0, n_taxa - 1)
+    expect(len(np.unique(order)) == len(order), "every taxon once")
+    visit(effects, q, Effects)
+    visit(fitted["presence_"], effects.width, Presence)
+    expect(len(fitted["presence_"].order) == len(order), "presences of the taxa of order_")
+    expect_tuple(links, "links_", len(order))
+    for k, link in enumerate(links):
+        visit(link, q + 1, Link)
+        expect(len(link.center) == effects.width + len(order) + k, "features of a log ratio")
+
+
+def _check_covariates(fitted: Mapping[str, Any], visit: Visit) -> tuple[int, int]:
+    """How many columns there are, and how many numbers they become."""
+    n_columns = fitted["n_features_in_"]
+    expect(type(n_columns) is int and n_columns >= 1, "a number of covariates")
+    visit(fitted["covariates_"], n_columns, Covariates)
+    names = fitted.get("feature_names_in_", np.empty(n_columns, object))
+    are_names = isinstance(names, np.ndarray) and names.dtype == object and names.shape == (n_columns,)
+    expect(are_names, f"{n_columns} names of covariates")
+    return n_columns, sum(column.width for column in fitted["covariates_"].columns)
+
+
+def check_learnt(step: Any, n_covariates: int, shape: tuple[int, ...]) -> None:
+    """Complain about what is not a part that sees so many covariates, with left-out predictions of that shape."""
+    expect_pair(step, "a step")
+    part, left_out = step
+    _Visitor()(part, n_covariates, *PREDICTORS, BoostedScores)
+    expect_array(left_out, "left-out predictions", shape)
+    expect(type(part) is not BoostedScores or part.start.shape == shape[1:], "scores of so many outputs")
+
+
+def check_grown(trees: Any, n_trees: int, n_covariates: int, n_outcomes: int) -> None:
+    """Complain about what is not a list of so many trees of these covariates and outcomes."""
+    expect(isinstance(trees, list) and len(trees) == n_trees, f"{n_trees} tree(s)")
+    for tree in trees:
+        _Visitor()(tree, n_covariates, TreeSequence)
+        check_axes(tree, n_outcomes)
+
+
+def check_result(flows: Any, history: Any, left_out: Any, sizes: Sizes) -> None:
+    """Complain about flows, a history and log densities of rows left out that no training job of such sizes gives."""
+    expect_tuple(flows, "flows")
+    visit = _Visitor()
+    for flow in flows:
+        visit(flow, sizes.n_covariates, TreeFlow)
+        expect(flow.n_outcomes == sizes.n_outcomes, f"flows of {sizes.n_outcomes} outcome(s)")
+    expect((left_out is None) == (sizes.n_left_out is None), "log densities of rows left out, if there are any")
+    if left_out is not None:
+        expect_array(left_out, "left_out", (sizes.n_left_out or 0,), finite=False)
+    expect(isinstance(history, dict) and set(history) == {"stage", "train", "validation", "kept"}, "a history")
+    for column in history.values():
+        is_column = isinstance(column, np.ndarray) and column.shape == (len(history["stage"]),)
+        expect(is_column and column.dtype.kind in "ifb", "columns of a history")
+
+
+def _check_recording(fitted: Mapping[str, Any], q: int, d: int, visit: Visit) -> None:
+    expect_texts(fitted["outcome_names_"], "outcome_names_", d)
+    expect_texts(fitted["notes_"], "notes_")
+    if fitted["atoms_"] is not None:
+        expect(d == 1, "atoms of one outcome")
+        visit(fitted["atoms_"], q, Atoms)
+    if fitted["grid_"] is not None:
+        visit(fitted["grid_"], d, Grid)
+
+
+class _Visitor:
+    """Checks a part by the function for its class, once for each number of covariates."""
+
+    def __init__(self) -> None:
+        self._seen: set[tuple[int, int]] = set()
+
+    def __call__(self, part: Any, q: int, *allowed: type) -> None:
+        expect(type(part) in allowed, f"{' or '.join(kind.__name__ for kind in allowed)}; got {type(part).__name__}")
+        if (id(part), q) not in self._seen:
+            CHECKS[type(part)](part, q, self)
+            self._seen.add((id(part), q))

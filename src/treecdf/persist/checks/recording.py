@@ -1,0 +1,56 @@
+"""What the user's columns and outcomes were."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from treecdf.bases.atoms import Atoms
+from treecdf.bases.learners.boosting import BoostedScores
+from treecdf.data.columns import Category, Covariates, Number
+from treecdf.data.recording import Grid
+from treecdf.data.scaling import Standardizer
+from treecdf.persist.checks.values import Check, Visit, expect, expect_array, expect_number, expect_texts, expect_tuple
+
+
+def _covariates(part: Covariates, n_columns: int, visit: Visit) -> None:
+    expect_tuple(part.columns, "columns", n_columns)
+    for column in part.columns:
+        visit(column, 1, Number, Category)
+
+
+def _number(part: Number, q: int, visit: Visit) -> None:
+    expect_number(part.median, "median")
+    expect(type(part.has_gaps) is bool, "has_gaps to be true or false")
+
+
+def _category(part: Category, q: int, visit: Visit) -> None:
+    expect_texts(part.levels, "levels")
+    expect(len(set(part.levels)) == len(part.levels), "levels that differ")
+    expect(type(part.n_indicators) is int, "a number of indicators")
+    expect(1 <= part.n_indicators <= max(1, len(part.levels)), "indicators of levels")
+    if isinstance(part.means, np.ndarray) and part.means.size:
+        expect_array(part.means, "means", (len(part.levels) + 1, -1))
+    else:
+        expect_array(part.means, "means", (0, 0))
+
+
+def _atoms(part: Atoms, q: int, visit: Visit) -> None:
+    expect_array(part.values, "values", (-1,))
+    expect(len(part.values) > 0 and (np.diff(part.values) > 0).all(), "atoms in order")
+    visit(part.standardize, q, Standardizer)
+    visit(part.scores, q, BoostedScores)
+    expect(len(part.scores.start) == len(part.values) + 1, "scores of no atom and of each")
+
+
+def _grid(part: Grid, d: int, visit: Visit) -> None:
+    expect_array(part.origin, "origin", (d,))
+    expect_array(part.step, "step", (d,), low=0.0)
+
+
+CHECKS: dict[type, Check] = {
+    Covariates: _covariates,
+    Number: _number,
+    Category: _category,
+    Atoms: _atoms,
+    Grid: _grid,
+}

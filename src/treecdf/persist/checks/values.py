@@ -1,0 +1,80 @@
+"""Checks of single values; what is not as expected raises ModelFileError."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+# Checks a part that sees so many covariates, if it is of one of the classes that follow.
+Visit = Callable[..., None]
+# Checks a part of one class.
+Check = Callable[[Any, int, Visit], None]
+ABOVE_ZERO = 5e-324
+
+
+class ModelFileError(ValueError):
+    """A model that cannot be saved, or a file that cannot be loaded."""
+
+
+def expect(is_true: Any, what: str) -> None:
+    """Complain unless it is true."""
+    if not is_true:
+        raise ModelFileError(f"expected {what}.")
+
+
+def expect_tuple(value: Any, name: str, length: int | None = None) -> None:
+    """Complain unless it is a tuple of some, or of this many, values."""
+    expect(isinstance(value, tuple) and len(value) > 0, f"{name} to be a tuple that is not empty")
+    expect(length is None or len(value) == length, f"{length} of {name}; got {len(value)}")
+
+
+def expect_texts(value: Any, name: str, length: int | None = None) -> None:
+    """Complain unless it is a tuple of texts, of this many if that is given."""
+    expect(isinstance(value, tuple) and all(type(part) is str for part in value), f"{name} to be a tuple of texts")
+    expect(length is None or len(value) == length, f"{length} of {name}; got {len(value)}")
+
+
+def expect_array(
+    value: Any,
+    name: str,
+    shape: tuple[int, ...],
+    dtype: Any = np.float64,
+    low: float = -np.inf,
+    high: float = np.inf,
+    finite: bool = True,
+) -> None:
+    """Complain unless it is an array of this shape (-1: any length), with numbers from low to high and no NaN."""
+    expect(isinstance(value, np.ndarray) and value.dtype == np.dtype(dtype), f"{name} to be an array of {dtype}")
+    fits = len(value.shape) == len(shape) and all(
+        want in (-1, side) for want, side in zip(shape, value.shape, strict=True)
+    )
+    expect(fits, f"{name} of shape {shape}; got {value.shape}")
+    expect(((value >= low) & (value <= high)).all(), f"{name} between {low:g} and {high:g}")
+    expect(not finite or np.isfinite(value).all(), f"{name} to be finite")
+
+
+def expect_contiguous(*arrays: NDArray[Any]) -> None:
+    """Kernels are compiled for such arrays; others would be compiled for anew."""
+    expect(all(array.flags.c_contiguous for array in arrays), "arrays of kernels with rows next to each other")
+
+
+def expect_number(value: Any, name: str, low: float = -np.inf, high: float = np.inf, finite: bool = True) -> None:
+    """Complain unless it is a number from low to high."""
+    expect(isinstance(value, float | int) and not isinstance(value, bool), f"{name} to be a number")
+    expect(low <= value <= high and (not finite or np.isfinite(value)), f"{name} from {low:g} to {high:g}; got {value}")
+
+
+def expect_pair(value: Any, name: str) -> None:
+    """Complain unless it is a tuple of two."""
+    expect(isinstance(value, tuple) and len(value) == 2, f"{name} to be a pair")
+
+
+def expect_range(value: Any, name: str) -> None:
+    """Complain unless it is a pair of numbers in order."""
+    expect_pair(value, name)
+    for end in value:
+        expect_number(end, name, finite=False)
+    expect(value[0] < value[1], f"{name} with its ends in order")

@@ -1,0 +1,150 @@
+"""Model files: a zip of one JSON document, which says how the parts hang together, and of plain numbers.
+
+    model.json     format, version, where the arrays are, the parts of the model, its parameters
+    model.sha256   checksum of model.json, which has those of the numbers
+    float64.bin    all arrays of this dtype one after the other, little-endian; the same for other dtypes
+
+Nothing in a file is ever run: parts are frozen dataclasses of the registry in `format`, written field by field, and
+numbers are read as numbers. A part that several others share is written once and comes back as one object. What a file
+declares is bounded by its size before anything is allocated, and a model is checked (see `checks`) before it is handed
+out, because kernels do not check what they index.
+
+To make a new class part of model files, give it a line in CHECKS of a module in `checks` and a function to check it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import zipfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treecdf.flows.results import Family
+from treecdf.persist.checks.models import ModelFileError, expect
+from treecdf.persist.format import VERSION, checksum, is_honest, most_items, most_pieces, own_version
+from treecdf.persist.reading import Reader, field_of, open_zip, read_arrays, read_document
+from treecdf.persist.writing import ForeignPartError, Writer, as_text, put_in_place, zipped
+
+__all__ = [
+    "ForeignPartError",
+    "ModelFileError",
+    "fingerprint",
+    "kept_parameters",
+    "own_version",
+    "packed",
+    "put_in_place",
+    "read_model",
+    "refusing",
+    "set_fitted",
+    "unpacked",
+    "write_model",
+]
+_MOST_LEFT_OUT = 10_000  # rows whose log densities are kept; of more only the mean, for `summary`
+
+
+def write_model(
+    path: str | os.PathLike[str],
+    name: str,
+    parameters: Mapping[str, Any],
+    fitted: Mapping[str, Any],
+    check: Callable[[Mapping[str, Any]], None],
+) -> None:
+    """Write a model of the format of this name; a file that is there already is replaced at once or not at all."""
+    shorter = {name: _shortened(value) if name == "families_" else value for name, value in fitted.items()}
+    sections = {"parameters": kept_parameters(parameters), "fitted": shorter}
+    try:
+        data = packed(name, sections, zipfile.ZIP_DEFLATED)
+    except ForeignPartError as error:
+        advice = "Use skops or joblib for models with parts of other libraries."
+        raise ModelFileError(f"The model cannot be saved: {error} {advice}") from None
+    check(shorter)
+    put_in_place(Path(path), data)
+
+
+def read_model(path: str | os.PathLike[str], restore: Mapping[str, Callable[[Any, Any], Any]]) -> Any:
+    """What `restore` makes of the parameters and of the fitted attributes in a file of one of the formats it names."""
+    data = Path(path).read_bytes()
+    with refusing(path):
+        name, (parameters, fitted) = unpacked(data, tuple(restore), ("parameters", "fitted"))
+        return restore[name](parameters, fitted)
+
+
+def set_fitted(model: Any, fitted: Mapping[str, Any], known: Sequence[str]) -> None:
+    """Give a model its fitted attributes, if they are known ones."""
+    for name, value in fitted.items():
+        expect(name in known, f"attributes of a fitted model; got {name!r:.40}")
+        setattr(model, name, value)
+
+
+def kept_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters without a generator and a checkpoint, which have done their work."""
+
+    def is_done(name: str, value: Any) -> bool:
+        is_generator = name == "random_state" and isinstance(value, np.random.Generator | np.random.RandomState)
+        return is_generator or name == "checkpoint"
+
+    return {name: None if is_done(name, value) else value for name, value in parameters.items()}
+
+
+def _shortened(families: tuple[Family, ...]) -> tuple[Family, ...]:
+    """Families without the log densities of very many rows."""
+    return tuple(
+        family if len(family.left_out) <= _MOST_LEFT_OUT else replace(family, left_out=_mean(family.left_out))
+        for family in families
+    )
+
+
+def _mean(log_density: NDArray[np.float64]) -> NDArray[np.float64]:
+    known = np.isfinite(log_density)
+    return np.array([log_density[known].mean() if known.any() else np.nan])
+
+
+def packed(name: str, sections: Mapping[str, Mapping[str, Any]], how: int) -> bytes:
+    """A file of the format of this name: sections of named values, deflated or stored."""
+    writer = Writer()
+    document: dict[str, Any] = {"format": name, "version": VERSION, "written_by": own_version()}
+    for section, values in sections.items():
+        document[section] = {key: writer.value(value, key) for key, value in values.items()}
+    text, pools = as_text(document, writer)
+    entries = {"model.json": text, "model.sha256": checksum(text).encode()}
+    entries |= {f"{name}.bin": pool.tobytes() for name, pool in pools.items()}
+    data = zipped(entries, how)
+    sizes = {name: len(content) for name, content in entries.items()}
+    can_be_read = is_honest(sizes, len(data)) and writer.n_pieces <= most_pieces(len(data))
+    return data if can_be_read else zipped(entries, zipfile.ZIP_STORED)
+
+
+def unpacked(data: bytes, names: Sequence[str], sections: Sequence[str]) -> tuple[str, list[dict[str, Any]]]:
+    """The name of the file's format, one of these, and its sections; what is in them is not checked yet."""
+    archive = open_zip(data)
+    document = read_document(archive, names, most_items(len(data)))
+    reader = Reader(read_arrays(archive, document), most_pieces(len(data)))
+    for part in field_of(document, "objects", list):
+        reader.add(part)
+    found = [field_of(document, section, dict) for section in sections]
+    return document["format"], [{key: reader.value(value) for key, value in values.items()} for values in found]
+
+
+def fingerprint(value: Any, name: str) -> str:
+    """Checksum of a value that a file could hold; equal values have the same."""
+    writer = Writer()
+    text, _ = as_text({"value": writer.value(value, name)}, writer)
+    return checksum(text)
+
+
+@contextlib.contextmanager
+def refusing(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Whatever goes wrong with the contents of a file is a ModelFileError."""
+    try:
+        yield
+    except ModelFileError as error:
+        raise ModelFileError(f"{os.fspath(path)} cannot be loaded: {error}") from None
+    except Exception as error:  # no list of what hostile data may cause is complete
+        what = f"{type(error).__name__}: {error}"
+        raise ModelFileError(f"{os.fspath(path)} cannot be loaded: it is damaged ({what}).") from error

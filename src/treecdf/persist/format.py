@@ -1,0 +1,61 @@
+"""What a writer and a reader of model files agree on."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as version_of
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treecdf.bases.learners import BoostedMean, GaussianProcess, Neighbours, Network, Polynomial
+from treecdf.flows.tree import NODE
+from treecdf.persist.checks.models import CHECKS
+from treecdf.training.classifiers import MLP, BoostedTrees, Constant, Logistic
+from treecdf.training.settings import Stage
+
+VERSION = 1
+# Settings that may be among the parameters; the estimator checks them.
+_SETTINGS = (
+    *(Stage, Constant, Logistic, MLP, BoostedTrees),
+    *(Polynomial, GaussianProcess, BoostedMean, Network, Neighbours),
+)
+REGISTRY: dict[str, Any] = {part.__name__: part for part in (*CHECKS, *_SETTINGS)}
+_PLAIN = {"float64": "f8", "float32": "f4", "int64": "i8", "int32": "i4", "uint8": "u1", "bool": "?"}
+DTYPES = {name: np.dtype("<" + code) for name, code in _PLAIN.items()} | {"node": NODE.newbyteorder("<")}
+_MOST_PACKED = 8  # times smaller: a model that deflates better is stored as it is, and a reader need not believe more
+_SMALL = 1 << 16  # bytes for which a reader does not care
+_FEW_ITEMS, _BYTES_OF_ITEM = 50_000, 32  # items of the JSON: so many, and one more for so many bytes of the file
+_BYTES_OF_PIECE = 8  # the same for texts and columns that are pieces of an array
+
+
+def is_honest(sizes: Mapping[str, int], size: int) -> bool:
+    """Whether a file of this size may hold entries of these sizes."""
+    text = sizes.get("model.json", 0)
+    return text <= size + _SMALL and sum(sizes.values()) <= _MOST_PACKED * size + _SMALL
+
+
+def most_items(size: int) -> int:
+    """Items of the JSON that a file of this size may have; each takes a few bytes there and a hundred in memory."""
+    return _FEW_ITEMS + size // _BYTES_OF_ITEM
+
+
+def most_pieces(size: int) -> int:
+    """Pieces that a file of this size may have; each takes a hundred bytes in memory."""
+    return _FEW_ITEMS + size // _BYTES_OF_PIECE
+
+
+def checksum(data: bytes | NDArray[Any]) -> str:
+    """Of bytes or numbers."""
+    return hashlib.sha256(data if isinstance(data, bytes) else data.view(np.uint8).data).hexdigest()
+
+
+def own_version() -> str:
+    """Of this treecdf."""
+    try:
+        return version_of("treecdf")
+    except PackageNotFoundError:
+        return "unknown"

@@ -1,0 +1,124 @@
+"""A few small boosted trees on the covariates as node classifier."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import logit
+
+from treecdf._common.typing import Array, Ints
+from treecdf._common.validation import check_setting, is_int, is_real
+from treecdf._kernels.histogram import best_splits, sums_of_children
+from treecdf._kernels.node_trees import begin_round, next_level, reached
+from treecdf._kernels.transform import TREES
+from treecdf.data.basis import Basis
+from treecdf.data.binning import Bins
+from treecdf.training.classifiers.protocol import NodeFits, Splits
+from treecdf.training.sources.rows import Rows
+
+_SEARCH_WIDTH = 32  # features of the score test: it must stay cheap beside the trees
+
+
+@dataclass(frozen=True)
+class BoostedTrees:
+    """Small trees on binned covariates, boosted by Newton's method from the share of the left child.
+
+    rounds: trees at a node. max_depth: levels of splits in each. learning_rate: share of a Newton step that a tree
+    takes. n_bins: most quantile bins of a covariate. min_rows: least weight of rows in a leaf. ridge: L2 penalty of a
+    leaf's step.
+    """
+
+    rounds: int = 3
+    max_depth: int = 3
+    learning_rate: float = 0.5
+    n_bins: int = 64
+    min_rows: float = 5
+    ridge: float = 1.0
+
+    def __post_init__(self) -> None:
+        rules = {
+            "rounds": (is_int(self.rounds) and 1 <= self.rounds <= 1000, "an integer from 1 to 1000"),
+            "max_depth": (is_int(self.max_depth) and 1 <= self.max_depth <= 10, "an integer from 1 to 10"),
+            "learning_rate": (is_real(self.learning_rate) and 0 < self.learning_rate <= 1, "a number in (0, 1]"),
+            "n_bins": (is_int(self.n_bins) and 2 <= self.n_bins <= 255, "an integer from 2 to 255"),
+            "min_rows": (is_real(self.min_rows) and self.min_rows >= 1, "a number of at least 1"),
+            "ridge": (is_real(self.ridge) and self.ridge > 0, "a number above 0"),
+        }
+        for name, (is_valid, expected) in rules.items():
+            check_setting(name, getattr(self, name), is_valid, expected)
+
+    def kind(self, q: int) -> tuple[int, ...]:
+        """So many trees of such a depth."""
+        return TREES, self.rounds, self.max_depth
+
+    def search_basis(self, q: int) -> Basis:
+        """Hinges, few if there are many covariates. The second best split did not earn its fit."""
+        return replace(Basis.hinges(q, max_width=_SEARCH_WIDTH), n_candidates=1)
+
+    def fit_basis(self, q: int) -> Basis:
+        """None: the trees see bins."""
+        return Basis.empty()
+
+    def fit(self, rows: Rows, splits: Splits, rng: np.random.Generator) -> NodeFits:
+        """All nodes side by side, one tree at each of them in a round."""
+        bins = rows.bins(self.n_bins)
+        k, q, n_leaves = len(splits.axis), rows.n_covariates, 2**self.max_depth
+        split, learns = (splits.axis, splits.cut), splits.has_both
+        start = logit(splits.share)
+        column, cut, missing_left = np.full((3, self.rounds, k, n_leaves - 1), -1)
+        leaf = np.zeros((self.rounds, k, n_leaves))
+        last, last_level = np.empty(0), self.max_depth - 1
+        before = tree = (column[0], cut[0], missing_left[0])
+        for t in range(self.rounds):
+            before, tree = tree, (column[t], cut[t], missing_left[t])
+            for level in range(self.max_depth):
+                shape = (k * 2**level, q, bins.n_bins + 1, 3)
+                if level == 0:
+                    (sums,) = rows.add(begin_round, (*split, learns, start, last_level, *before, last), [shape])
+                else:
+                    (sums,) = rows.add(next_level, (learns, level - 1, *tree), [shape])
+                best_splits(sums, 2**level, np.arange(q), float(self.min_rows), float(self.ridge), *tree)
+            gradient, hessian, _ = sums_of_children(sums, *tree).T
+            last = self.learning_rate * (-gradient / (hessian + self.ridge))
+            leaf[t] = last.reshape(k, n_leaves)
+        (log_lik,) = rows.add(reached, (*split, learns, last_level, *tree, last), [(k,)])
+        return NodeFits(_packed(start, bins, column, cut, missing_left, leaf), log_lik)
+
+    def importance(self, theta: NDArray[Any], q: int) -> Array:
+        """Differences between the leaves left and right of a covariate's splits."""
+        k, n_leaves = len(theta), 2**self.max_depth
+        trees = theta[:, 1:].reshape(k, self.rounds, -1)
+        inner = trees[:, :, :-n_leaves].reshape(k, self.rounds, n_leaves - 1, 3)
+        moved = np.zeros((k, q))
+        node = np.arange(k)[:, None, None]
+        for level in range(self.max_depth):
+            here = slice(2**level - 1, 2 ** (level + 1) - 1)
+            column = inner[:, :, here, 0].astype(np.int64)
+            sides = trees[:, :, -n_leaves:].reshape(k, self.rounds, 2**level, 2, -1).mean(axis=-1)
+            np.add.at(moved, (node, column), np.abs(sides[..., 1] - sides[..., 0]))
+        return moved
+
+
+def _packed(start: Array, bins: Bins, column: Ints, cut: Ints, missing_left: Ints, leaf: Array) -> Array:
+    """Parameters (k, P) of the nodes as the transform's kernels read them, with thresholds in place of bins."""
+    rounds, k, _ = leaf.shape
+    split = column >= 0
+    threshold = np.full(column.shape, np.inf)
+    threshold[split] = bins.edges[column[split], cut[split] - 1]
+    inner = np.stack([np.where(split, column, 0), threshold, missing_left], axis=-1)
+    trees = np.concatenate([inner.reshape(rounds, k, -1), _filled(leaf, split)], axis=2)
+    return np.column_stack([start, trees.transpose(1, 0, 2).reshape(k, -1)])
+
+
+def _filled(leaf: Array, split: NDArray[np.bool_]) -> Array:
+    """Leaves (..., 2^D) with all those below a node that is not split, (..., 2^D - 1), equal to the leftmost."""
+    filled = leaf.copy()
+    depth = leaf.shape[-1].bit_length() - 1
+    for level in reversed(range(depth)):
+        here = split[..., 2**level - 1 : 2 ** (level + 1) - 1]
+        halves = filled.reshape(*here.shape, 2, -1)
+        halves[..., 1, :] = np.where(here[..., None], halves[..., 1, :], halves[..., 0, :])
+    return filled

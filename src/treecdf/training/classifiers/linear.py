@@ -1,0 +1,120 @@
+"""Classifiers whose log-odds are linear in x: logistic regression, and the constant as its simplest case."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import logit
+
+from treecdf._common.typing import Array
+from treecdf._common.validation import check_setting, is_int, is_real
+from treecdf._kernels.losses import logistic_loss
+from treecdf._kernels.newton import STEP, newton_advance
+from treecdf._kernels.transform import LINEAR
+from treecdf.data.basis import BASES, Basis
+from treecdf.training.classifiers.protocol import NodeFits, Splits, share_log_lik
+from treecdf.training.sources.rows import Rows
+
+_LOW_DIMENSION = 3  # covariates that can afford hinges
+
+
+@dataclass(frozen=True)
+class Constant:
+    """The share of the left child, whatever x: the unconditional tree flow."""
+
+    def kind(self, q: int) -> tuple[int, ...]:
+        """Linear log-odds, without a slope."""
+        return LINEAR, 0
+
+    def search_basis(self, q: int) -> Basis:
+        """No features."""
+        return Basis.empty()
+
+    fit_basis = search_basis
+
+    def fit(self, rows: Rows, splits: Splits, rng: np.random.Generator) -> NodeFits:
+        """The logit of the share is the only parameter."""
+        return NodeFits(logit(splits.share)[:, None], share_log_lik(splits.left_weight, splits.weight))
+
+    def importance(self, theta: NDArray[Any], q: int) -> Array:
+        """No covariate matters."""
+        return np.zeros((len(theta), q))
+
+
+@dataclass(frozen=True)
+class Logistic:
+    """Logistic regression with an L2 penalty on its slopes.
+
+    C: inverse strength of the penalty, as in scikit-learn. basis: what the log-odds are linear in, "linear" the
+    covariates, "hinges" these and five hinges of each, between one standard deviation below and above its mean,
+    "cubic" their powers up to the third, "auto" hinges for up to three covariates and linear for more. tol: largest
+    derivative of the mean loss at the end.
+    """
+
+    C: float = 1.0
+    basis: str = "linear"
+    tol: float = 1e-4
+    max_iter: int = 100
+
+    def __post_init__(self) -> None:
+        check_setting("C", self.C, is_real(self.C) and self.C > 0, "a number above 0")
+        check_setting("basis", self.basis, self.basis in (*BASES, "auto"), f"one of {(*BASES, 'auto')}")
+        check_setting("tol", self.tol, is_real(self.tol) and self.tol > 0, "a number above 0")
+        check_setting("max_iter", self.max_iter, is_int(self.max_iter) and self.max_iter >= 1, "an integer above 0")
+
+    def kind(self, q: int) -> tuple[int, ...]:
+        """Linear log-odds in the features of the basis."""
+        return LINEAR, list(BASES).index(self._basis_name(q))
+
+    def search_basis(self, q: int) -> Basis:
+        """The features and the penalty of the fit."""
+        return BASES[self._basis_name(q)](q, ridge=1 / self.C)
+
+    fit_basis = search_basis
+
+    def _basis_name(self, q: int) -> str:
+        if self.basis != "auto":
+            return self.basis
+        return "hinges" if q <= _LOW_DIMENSION else "linear"
+
+    def fit(self, rows: Rows, splits: Splits, rng: np.random.Generator) -> NodeFits:
+        """Newton's method; its first step is the score test's, which needs no pass over the rows."""
+        k, n_parameters = len(splits.axis), 1 + splits.gradient.shape[1]
+        point = np.zeros((k, n_parameters))
+        point[:, 0] = logit(splits.share)
+        log_lik = share_log_lik(splits.left_weight, splits.weight)
+        step = np.zeros(k, STEP)
+        direction, step["slope"] = self._first_step(splits)
+        step["value"], step["length"] = -log_lik, 1.0
+        trial = point + direction
+        active = splits.has_both.astype(np.int64)
+        while active.any():
+            sums = rows.sum(
+                logistic_loss,
+                "node",
+                (active, trial),
+                [(k,), (k, n_parameters), (k, n_parameters, n_parameters)],
+            )
+            newton_advance(
+                active, step, point, direction, trial, *sums, 1 / self.C, splits.weight, self.tol, self.max_iter
+            )
+        fitted = 0.5 / self.C * (point[:, 1:] ** 2).sum(axis=1) - step["value"]
+        return NodeFits(point, np.where(splits.has_both, fitted, log_lik))
+
+    def _first_step(self, splits: Splits) -> tuple[Array, Array]:
+        """Newton step from the share, and the objective's slope along it."""
+        m, share, gradient = splits.moments, splits.share, splits.gradient
+        curvature = (share * (1 - share))[:, None] * m.scatter + 1 / self.C
+        rotated = (gradient[:, None, :] @ m.rotation)[:, 0] / curvature
+        slopes = (m.rotation @ rotated[:, :, None])[:, :, 0]
+        # Moving the slopes alone would move the mean log-odds; the intercept holds it.
+        intercept = -np.einsum("kq,kq->k", slopes, m.mean)
+        return np.column_stack([intercept, slopes]), -np.einsum("kq,kq->k", slopes, gradient)
+
+    def importance(self, theta: NDArray[Any], q: int) -> Array:
+        """Slopes on the features of a standardised covariate."""
+        source = self.fit_basis(q).source
+        return np.abs(theta[:, 1:]) @ (source[:, None] == np.arange(q))

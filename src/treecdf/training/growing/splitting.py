@@ -1,0 +1,126 @@
+"""Where to split the nodes of a level: the paper's optimalSplit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treecdf._common.typing import Array
+from treecdf._kernels.rows import search_sums
+from treecdf.data.basis import Basis
+from treecdf.training.classifiers.protocol import (
+    Moments,
+    NodeClassifier,
+    NodeFits,
+    Splits,
+    clipped_share,
+    share_log_lik,
+    uniform_log_lik,
+)
+from treecdf.training.sources.rows import Rows
+
+MIN_WIDTH = 2.0**-40  # narrower boxes leave no room for distinct float64 cuts
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """All cuts of all axes of the nodes of a level, with the sums that tell them apart."""
+
+    cuts: Array  # (k, d, s)
+    left_share: Array  # (s,) the same for every box
+    left: Array  # (k, d, s) weight left of the cut
+    right: Array  # (k, d, s) weight right of it; exactly zero where there is no row
+    gradient: Array  # (k, d, s, p) of the logistic likelihood by the slopes, at zero slopes
+    balance: Array  # (k, d, s) C_A(T): volume term and penalty; -inf where the box is too narrow
+    moments: Moments
+
+    @staticmethod
+    def collect(rows: Rows, lower: Array, upper: Array, fractions: Array, eta: float, basis: Basis) -> Candidates:
+        """One pass over the rows. lower, upper (k, d) are the boxes; cuts stand at `fractions` of their widths."""
+        width = (upper - lower)[:, :, None]
+        cuts = lower[:, :, None] + width * fractions
+        (k, d, s), p = cuts.shape, len(basis)
+        count, total, moment = rows.sum(
+            search_sums,
+            "level",
+            (*basis.arrays, cuts),
+            [(k, d, s + 1), (k, d, s + 1, p), (k, p + 1, p + 1)],
+        )
+        left = np.cumsum(count, axis=2)[:, :, :-1]
+        right = np.cumsum(count[:, :, ::-1], axis=2)[:, :, ::-1][:, :, 1:]
+        weight = moment[:, -1, -1][:, None, None]
+        balance = -uniform_log_lik(left, weight, fractions) - eta * width * np.abs(fractions - 0.5)
+        balance[np.broadcast_to(width < MIN_WIDTH, balance.shape)] = -np.inf
+        moments = Moments.from_sums(moment)
+        gradient = np.cumsum(total, axis=2)[:, :, :-1] - left[..., None] * moments.mean[:, None, None, :]
+        return Candidates(cuts, fractions, left, right, gradient, balance, moments)
+
+    def pick(self, index: NDArray[np.int64]) -> Splits:
+        """Candidate index[k] of node k, counted axis by axis."""
+        axis, cut = np.divmod(index, self.cuts.shape[2])
+        node = np.arange(len(index))
+        left = self.left[node, axis, cut]
+        return Splits(
+            axis=axis,
+            cut=self.cuts[node, axis, cut],
+            left_share=self.left_share[cut],
+            left_weight=left,
+            right_weight=self.right[node, axis, cut],
+            gradient=self.gradient[node, axis, cut],
+            moments=self.moments,
+        )
+
+
+def score_test(candidates: Candidates, ridge: float) -> Array:
+    """Approximate objective (k, d, s) of every candidate without fitting any classifier.
+
+    With g the gradient of the penalised logistic likelihood at zero slopes and v = p (1 - p), the likelihood gains
+    about g' (v M + ridge I)^-1 g / 2, M the scatter of the features. M's eigenvectors serve every candidate.
+    """
+    m = candidates.moments
+    left, weight = candidates.left, m.weight[:, None, None]
+    k, d, s, p = candidates.gradient.shape
+    rotated = (candidates.gradient.reshape(k, d * s, p) @ m.rotation).reshape(k, d, s, p)
+    share = clipped_share(left, weight)
+    variance = (share * (1 - share))[..., None] * m.scatter[:, None, None, :]
+    gain = 0.5 * (rotated**2 / (variance + ridge)).sum(axis=-1)
+    # The approximation has no ceiling, a likelihood of labels has: zero.
+    return np.minimum(share_log_lik(left, weight) + gain, 0.0) + candidates.balance
+
+
+def promising(candidates: Candidates, basis: Basis) -> NDArray[np.int64]:
+    """The basis' number of candidates (count, k) of each node with the best score test, best first."""
+    score = score_test(candidates, basis.ridge).reshape(len(candidates.cuts), -1)
+    return np.argsort(-score, axis=1, kind="stable")[:, : basis.n_candidates].T
+
+
+def fit_best(
+    candidates: Candidates,
+    choices: NDArray[np.int64],
+    rows: Rows,
+    classifier: NodeClassifier,
+    rng: np.random.Generator,
+) -> tuple[Splits, NodeFits]:
+    """Fit the classifier for each of the choices (count, k) of a node; keep the best split and its classifier.
+
+    The rows are left arranged for the last choice.
+    """
+    best = choices[0].copy()
+    objective, log_lik = np.full(len(best), -np.inf), np.full(len(best), -np.inf)
+    theta: NDArray[Any] = np.empty(0)
+    balance = candidates.balance.reshape(len(best), -1)
+    features = classifier.fit_basis(rows.n_covariates)
+    for index in choices:
+        splits = candidates.pick(index)
+        rows.arrange(splits.axis, splits.cut, features)
+        fits = classifier.fit(rows, splits, rng)
+        reached = fits.log_lik + balance[np.arange(len(index)), index]
+        if not len(theta):  # its type and width are known only now
+            theta = fits.theta.copy()
+        better = reached > objective
+        objective[better], best[better] = reached[better], index[better]
+        theta[better], log_lik[better] = fits.theta[better], fits.log_lik[better]
+    return candidates.pick(best), NodeFits(theta, log_lik)

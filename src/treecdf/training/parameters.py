@@ -1,0 +1,118 @@
+"""What the parameters of TreeFlowRegressor may be, and which go together."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from sklearn.base import is_regressor
+
+from treecdf._common.validation import check_setting, is_int, is_real
+from treecdf.bases.protocol import Bound
+from treecdf.training.classifiers import as_node_classifier
+from treecdf.training.plan import BASES, EFFORTS, STRUCTURES, has_no_rotations
+from treecdf.training.settings import Stage
+
+_SEARCHES = ("score", "exhaustive", "middle")
+_WEIGHTS = ("equal", "stacked", "likelihood")
+_INTERRUPTS = ("raise", "keep")
+
+
+def _is_list_of_matrices(value: Any) -> bool:
+    is_list = isinstance(value, list | tuple) or (isinstance(value, np.ndarray) and value.ndim == 3)
+    return is_list and len(value) > 0
+
+
+def _is_base(value: Any) -> bool:
+    if isinstance(value, str):
+        return value in BASES
+    regressors = value if isinstance(value, list | tuple) else [value]
+    return len(regressors) > 0 and all(_is_regressor(part) for part in regressors)
+
+
+def _is_regressor(value: Any) -> bool:
+    return not isinstance(value, type) and (
+        hasattr(value, "cross_fit") or (hasattr(value, "fit") and is_regressor(value))
+    )
+
+
+def _is_clusterer(value: Any) -> bool:
+    return hasattr(value, "predict") and not isinstance(value, type)
+
+
+# What each parameter may be, and how to say so.
+RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "effort": (lambda v: isinstance(v, str) and v in EFFORTS, f"one of {', '.join(map(repr, EFFORTS))}"),
+    "structure": (lambda v: isinstance(v, str) and v in STRUCTURES, f"one of {', '.join(map(repr, STRUCTURES))}"),
+    "base": (_is_base, f"one of {', '.join(map(repr, BASES))}, a regressor or a list of regressors"),
+    "rotations": (
+        lambda v: v is None or (is_int(v) and v >= 0) or _is_list_of_matrices(v),
+        "None, an integer of at least 0 or a list of orthogonal matrices",
+    ),
+    "weights": (lambda v: isinstance(v, str) and v in _WEIGHTS, f"one of {', '.join(map(repr, _WEIGHTS))}"),
+    "regions": (
+        lambda v: v == "hdbscan" if isinstance(v, str) else (is_int(v) and v >= 1) or _is_clusterer(v),
+        "an integer of at least 1, 'hdbscan' or a clusterer with predict",
+    ),
+    "c0": (lambda v: is_real(v) and 0 < v < 1, "a number between 0 and 1"),
+    "gamma": (lambda v: is_real(v) and v >= 0, "a number of at least 0"),
+    "eta": (lambda v: is_real(v) and v >= 0, "a number of at least 0"),
+    "grid_size": (lambda v: is_int(v) and 1 <= v <= 1000, "an integer from 1 to 1000"),
+    "min_samples_node": (lambda v: is_real(v) and v >= 1, "a number of at least 1"),
+    "max_trees": (lambda v: is_int(v) and v >= 0, "an integer of at least 0"),
+    "early_stopping_window": (lambda v: is_int(v) and v >= 1, "an integer of at least 1"),
+    "validation_fraction": (lambda v: is_real(v) and 0 <= v < 1, "a number from 0 to below 1"),
+    "subsample": (lambda v: v is None or (is_real(v) and 0 < v <= 1), "None or a number above 0, at most 1"),
+    "split_search": (lambda v: v in _SEARCHES, f"one of {', '.join(map(repr, _SEARCHES))}"),
+    "n_jobs": (lambda v: v is None or (is_int(v) and v != 0), "None or an integer other than 0"),
+    "checkpoint": (lambda v: v is None or (isinstance(v, str | os.PathLike) and os.fspath(v) != ""), "None or a path"),
+    "on_interrupt": (lambda v: isinstance(v, str) and v in _INTERRUPTS, "'raise' or 'keep'"),
+    "verbose": (lambda v: isinstance(v, bool) or (is_int(v) and v >= 0), "an integer of at least 0"),
+}
+
+
+def check_parameter(name: str, value: Any) -> None:
+    """Refuse a parameter that is not what it may be."""
+    is_valid, expected = RULES[name]
+    check_setting(name, value, is_valid(value), expected)
+
+
+def check_parameters(model: Any) -> None:
+    """Refuse parameters that are not what they may be."""
+    for name in RULES:
+        check_parameter(name, getattr(model, name))
+    stages = () if model.stages is None else model.stages
+    if not isinstance(stages, (list, tuple)) or not all(isinstance(stage, Stage) for stage in stages):
+        raise TypeError(f"Expected stages to be a list of Stage; got {stages!r}.")
+    for stage in stages:
+        depth = stage.max_depth
+        check_setting("max_depth", depth, is_int(depth) and 1 <= depth <= 30, "an integer from 1 to 30")
+        as_node_classifier(stage.classifier)
+
+
+def check_base(model: Any, bounds: Sequence[Bound]) -> None:
+    """Refuse parameters that do not go together for the outcomes that were read."""
+    has_rotations = not has_no_rotations(model.rotations)
+    if model.n_outcomes_ == 1 and has_rotations:
+        warnings.warn("rotations are for several outcomes; with one they are ignored.", UserWarning, stacklevel=3)
+        has_rotations = False
+    is_unconditional = isinstance(model.base, str) and model.base in ("box", "student")
+    if model.n_outcomes_ > 1 and model.structure == "chain" and (is_unconditional or has_rotations):
+        raise ValueError("structure='chain' has a conditional base and no rotations: expected structure='joint'.")
+    if has_rotations and not isinstance(model.base, str):
+        raise ValueError("rotations are for joint flows, a regressor is for one outcome: expected only one of them.")
+    if (
+        model.n_outcomes_ > 1
+        and model.structure == "joint"
+        and (not isinstance(model.base, str) or model.base == "conditional")
+    ):
+        raise ValueError("structure='joint' has no conditional base: expected base='student' or 'box'.")
+    if not any(end is not None for pair in bounds for end in pair):
+        return
+    if has_rotations:
+        raise ValueError("bounds cannot be kept by rotated outcomes: expected rotations or bounds, got both.")
+    if isinstance(model.base, str) and model.base == "student":
+        raise ValueError("bounds cannot be kept by base='student': expected base='box' with them.")

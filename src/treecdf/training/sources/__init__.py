@@ -1,0 +1,9 @@
+"""Where the rows are: in memory, in Parquet files, spilled to files, or on the workers of a Dask cluster.
+
+`dask` and `dask_rows` need the extra `dask` and are imported where a Dask collection comes in.
+"""
+
+from treecdf.training.sources.rows import Local, Rows, Source
+from treecdf.training.sources.shard import Block, Shard
+
+__all__ = ["Block", "Local", "Rows", "Shard", "Source"]

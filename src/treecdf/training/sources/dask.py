@@ -1,0 +1,106 @@
+"""Dask collections: as a table in pieces for a fit, and lazily, partition by partition, for predictions."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor
+from typing import Any
+
+import dask
+import dask.array as da
+import numpy as np
+from dask import delayed
+
+from treecdf._common.typing import Ints
+from treecdf.data.blocks import block_slices
+from treecdf.data.table import is_dask
+from treecdf.training.sources.dask_rows import DaskRows, assemble
+from treecdf.training.sources.pieces import Opened, Place, Reader, Source
+from treecdf.training.sources.spill import spilled
+
+
+class DaskPieces:
+    """Partitions of Dask DataFrames or chunks of Dask Arrays; X, y and sample_weight are divided in the same way."""
+
+    def __init__(self, X: Any, y: Any, sample_weight: Any = None) -> None:
+        given = {"y": y} if sample_weight is None else {"y": y, "sample_weight": sample_weight}
+        for name, part in given.items():
+            if not is_dask(part):
+                raise TypeError(f"Expected {name} to be a Dask collection as X is; got {type(part).__name__}.")
+        parts = [partitions(part) for part in (X, *given.values())]
+        if len({len(part) for part in parts}) > 1:
+            raise ValueError(
+                f"X, {', '.join(given)} have {', '.join(str(len(p)) for p in parts)} partitions: expected one number."
+            )
+        self._pieces = [(*piece, None)[:3] for piece in zip(*parts, strict=True)]
+
+    def map(self, task: Callable[..., Any], each: Iterable[Any], *args: Any) -> list[Any]:
+        """What task(X, y, weight, one of `each`, *args) returns for every piece."""
+        lazy = delayed(task, pure=False)
+        return list(dask.compute(*(lazy(*piece, one, *args) for piece, one in zip(self._pieces, each, strict=False))))
+
+    def sources(self, reader: Reader, places: Sequence[Place], sizes: Ints, pool: Executor | None) -> Opened:
+        """Training rows and those set aside: on the workers of the cluster, or in files if there is no cluster."""
+        read = delayed(reader, pure=False)
+        tables = [
+            read(*piece, (first, aside.astype(np.int32)))
+            for piece, (first, aside) in zip(self._pieces, places, strict=True)
+        ]
+        client = current_client()
+        if client is None:
+            return spilled((dask.compute(table)[0] for table in tables), sizes, None, pool)
+        return _on_workers(client, tables, sizes)
+
+
+def current_client() -> Any:
+    """The client of the cluster in use, or None."""
+    from distributed import get_client
+
+    try:
+        return get_client()
+    except ValueError:
+        return None
+
+
+@contextlib.contextmanager
+def _on_workers(client: Any, tables: Sequence[Any], sizes: Ints) -> Iterator[tuple[Source, Source | None]]:
+    """Sources of the two parts of every table, of which there are sizes (pieces, 2)."""
+    lazy = [_blocks([table[k] for table in tables], sizes[:, k]) for k in range(2) if sizes[:, k].any()]
+    rows = [
+        DaskRows(client, blocks, [s.start for s in block_slices(int(n))])
+        for blocks, n in zip(lazy, sizes.sum(axis=0), strict=False)
+    ]
+    try:
+        # All at once, so that a piece is read once for training and validation rows.
+        futures = iter(client.compute([block for blocks in lazy for block in blocks]))
+        for source, blocks in zip(rows, lazy, strict=True):
+            source.open([next(futures) for _ in blocks])
+        del futures  # the workers need the tables no longer
+        yield rows[0], rows[1] if len(rows) > 1 else None
+    finally:
+        for source in rows:
+            source.close()
+
+
+def _blocks(tables: Sequence[Any], sizes: Ints) -> list[Any]:
+    """Delayed blocks of consecutive rows of delayed tables of these sizes."""
+    ends = np.cumsum(sizes)
+    lazy = delayed(assemble, pure=False)
+    blocks = []
+    for s in block_slices(int(ends[-1])):
+        inside = [k for k in range(len(tables)) if sizes[k] and ends[k] > s.start and ends[k] - sizes[k] < s.stop]
+        cuts = [
+            slice(max(s.start - (ends[k] - sizes[k]), 0), min(s.stop - (ends[k] - sizes[k]), sizes[k])) for k in inside
+        ]
+        blocks.append(lazy([tables[k] for k in inside], cuts))
+    return blocks
+
+
+def partitions(collection: Any) -> list[Any]:
+    """Delayed frames or arrays of consecutive rows."""
+    if not isinstance(collection, da.Array):
+        # Optimised, columns of one frame may come in different numbers of partitions.
+        return list(collection.to_delayed(optimize_graph=False))
+    whole_rows = collection.rechunk({1: -1}) if collection.ndim == 2 else collection
+    return list(whole_rows.to_delayed().ravel())

@@ -1,0 +1,300 @@
+"""Outcomes with atoms, and outcomes on a grid."""
+
+import pickle
+
+import numpy as np
+import pytest
+from scipy.special import expit
+from sklearn.base import clone
+
+from treecdf import TreeFlowRegressor
+from treecdf.data.recording import Grid, continuous_part, find_atoms
+from treecdf.data.table import Table
+from treecdf.flows.recorded import RecordedDistribution
+
+RNG = np.random.default_rng(0)
+N = 1500
+X = RNG.normal(size=(N, 2))
+ZERO_PROB = expit(2 * X[:, 0])
+IS_ZERO = RNG.random(N) < ZERO_PROB
+Y = np.where(IS_ZERO, 0.0, 1 + X[:, 1] + 0.5 * RNG.normal(size=N))
+ROUNDED = np.round(3 * X[:, 0] + RNG.normal(size=N))
+
+
+def small(**settings):
+    return TreeFlowRegressor(**{"effort": "fast", "random_state": 0, "max_trees": 3, **settings})
+
+
+@pytest.fixture(scope="module")
+def with_atoms():
+    return small(atoms="auto").fit(X, Y)
+
+
+@pytest.fixture(scope="module")
+def on_grid():
+    return small(resolution="auto").fit(X, ROUNDED)
+
+
+# Atoms
+
+
+def test_atoms_are_values_that_come_more_often_than_those_around_them():
+    weight = np.ones(N)
+    assert find_atoms(Y, weight).tolist() == [0.0]
+    assert find_atoms(X[:, 0], weight).size == 0
+    assert find_atoms(ROUNDED, weight).size == 0  # a grid is no atom
+    capped = np.minimum(np.round(10 * X[:, 0]), 10)
+    assert find_atoms(capped, weight).size == 0  # 16 % at the cap, 3 % around it: not ten times as often
+    assert find_atoms(np.where(X[:, 0] > 1, 1.0, X[:, 0]), weight).tolist() == [1.0]
+    assert find_atoms(np.where(X[:, 0] > 1, 1.0, np.where(X[:, 0] < -1, -1.0, X[:, 0])), weight).tolist() == [-1.0, 1.0]
+    assert find_atoms(np.array([1.0]), np.ones(1)).size == 0
+
+
+def test_atoms_that_leave_nothing_are_refused():
+    x = np.arange(20.0)[:, None]
+    with pytest.raises(ValueError, match=r"Found 0 row\(s\) besides 2 atom"):
+        TreeFlowRegressor(atoms=[0.0, 1.0]).fit(x, np.arange(20) % 2)
+
+
+def test_weights_decide_what_an_atom_is():
+    weight = np.where(IS_ZERO, 1e-6, 1.0)
+    assert find_atoms(Y, weight).size == 0
+
+
+def test_probabilities_of_atoms_follow_x(with_atoms):
+    d = with_atoms.predict_distribution(X)
+    assert isinstance(d, RecordedDistribution)
+    assert d.atoms.tolist() == [0.0]
+    assert np.corrcoef(d.atom_probs[:, 0], ZERO_PROB)[0, 1] > 0.95
+    assert d.atom_probs.mean() == pytest.approx(IS_ZERO.mean(), abs=0.01)
+
+
+def test_the_density_is_of_the_mixed_measure(with_atoms):
+    d = with_atoms.predict_distribution(X[:5])
+    grid = np.linspace(-30, 30, 20_001)[1:]
+    grid = grid[grid != 0]
+    mass = np.trapezoid(d.pdf(np.tile(grid, (5, 1))), grid, axis=1)
+    np.testing.assert_allclose(mass + d.atom_probs[:, 0], 1.0, atol=2e-3)
+    np.testing.assert_allclose(d.logpdf(np.zeros(5)), np.log(d.atom_probs[:, 0]))
+    assert np.array_equal(with_atoms.log_prob(X[:5], Y[:5]), d.logpdf(Y[:5]))
+
+
+def test_the_cdf_jumps_at_an_atom_by_its_probability(with_atoms):
+    d = with_atoms.predict_distribution(X[:50])
+    below, at = d.cdf(np.full(50, -1e-12)), d.cdf(np.zeros(50))
+    np.testing.assert_allclose(at - below, d.atom_probs[:, 0], atol=1e-9)
+    points = np.sort(RNG.normal(size=(50, 40)), axis=1)
+    assert (np.diff(d.cdf(points), axis=1) >= 0).all()
+
+
+def test_quantiles_are_the_smallest_values_with_that_cdf(with_atoms):
+    d = with_atoms.predict_distribution(X[:60])
+    levels = np.linspace(0.01, 0.99, 33)
+    y = d.icdf(levels)
+    assert (np.diff(y, axis=1) >= 0).all()
+    is_atom = y == 0
+    assert is_atom.any()
+    assert not is_atom.all()
+    cdf = d.cdf(y)
+    np.testing.assert_allclose(cdf[~is_atom], np.tile(levels, (60, 1))[~is_atom], atol=1e-9)
+    assert (cdf >= levels - 1e-9).all()
+    jump = cdf - d.atom_probs
+    assert (jump[is_atom] <= np.tile(levels, (60, 1))[is_atom] + 1e-9).all()
+    assert d.icdf(0.5).shape == (60,)
+    assert np.array_equal(d.median(), d.icdf(0.5))
+
+
+def test_several_atoms_come_in_order():
+    y = np.where(X[:, 0] > 1, 1.0, np.where(X[:, 0] < -1, -1.0, X[:, 0]))
+    d = small(atoms=[1, -1.0]).fit(X[:, 1:], y).predict_distribution(X[:20, 1:])
+    assert d.atoms.tolist() == [-1.0, 1.0]
+    levels = np.linspace(0.001, 0.999, 200)
+    quantiles = d.icdf(levels)
+    assert (np.diff(quantiles, axis=1) >= 0).all()
+    np.testing.assert_allclose((quantiles == -1).mean(axis=1), d.atom_probs[:, 0], atol=0.01)
+    np.testing.assert_allclose((quantiles == 1).mean(axis=1), d.atom_probs[:, 1], atol=0.01)
+
+
+def test_draws_moments_and_crps_agree_with_one_another(with_atoms):
+    d = with_atoms.predict_distribution(X[:8])
+    draws = d.sample(20_000, random_state=0)
+    np.testing.assert_allclose((draws == 0).mean(axis=1), d.atom_probs[:, 0], atol=0.015)
+    np.testing.assert_allclose(draws.mean(axis=1), d.mean(), atol=0.05)
+    np.testing.assert_allclose(draws.std(axis=1), d.std(), atol=0.1)
+    for y in (0.0, 0.7):
+        truth = np.full(8, y)
+        spread = np.abs(draws[:, :10_000] - draws[:, 10_000:]).mean(axis=1) / 2
+        np.testing.assert_allclose(np.abs(draws - y).mean(axis=1) - spread, d.crps(truth), atol=0.02)
+    assert np.array_equal(d.sample(5, random_state=3), d.sample(5, random_state=3))
+
+
+def test_a_model_that_knows_the_atom_scores_better_than_chance(with_atoms):
+    marginal = np.log(IS_ZERO.mean()) * IS_ZERO.mean()
+    fresh = np.random.default_rng(5)
+    x = fresh.normal(size=(1000, 2))
+    zero = fresh.random(1000) < expit(2 * x[:, 0])
+    y = np.where(zero, 0.0, 1 + x[:, 1] + 0.5 * fresh.normal(size=1000))
+    own = with_atoms.log_prob(x, y)
+    truth = np.where(zero, np.log(expit(2 * x[:, 0])), 0.0).mean()
+    assert own[zero].sum() / 1000 > marginal + 0.05
+    assert own[zero].sum() / 1000 < truth + 0.05
+
+
+def test_atoms_are_of_one_outcome_and_leave_something_to_learn():
+    with pytest.raises(ValueError, match="atoms are for one outcome"):
+        small(atoms="auto").fit(X, np.column_stack([Y, Y]))
+    with pytest.raises(ValueError, match="Expected atoms to be None, 'auto' or numbers"):
+        small(atoms=["zero"]).fit(X, Y)
+    with pytest.raises(ValueError, match=r"0 row\(s\)"):
+        small(atoms=[0.0, 1.0]).fit(X, IS_ZERO.astype(float))
+
+
+def test_no_atoms_found_is_no_atoms():
+    model = small(atoms="auto").fit(X, X[:, 0])
+    assert model.atoms_ is None
+    assert np.array_equal(model.log_prob(X, X[:, 0]), small().fit(X, X[:, 0]).log_prob(X, X[:, 0]))
+
+
+def test_validation_rows_may_hold_atoms():
+    model = small(atoms=0.0).fit(X[:1000], Y[:1000], X_val=X[1000:], y_val=Y[1000:])
+    assert np.isfinite(model.score(X, Y))
+
+
+# Grids
+
+
+def test_cells_add_up_to_one(on_grid):
+    d = on_grid.predict_distribution(X[:10])
+    values = np.arange(-60.0, 61.0)
+    np.testing.assert_allclose(d.pdf(np.tile(values, (10, 1))).sum(axis=1), 1.0, atol=1e-4)
+    assert np.array_equal(d.logpdf(np.full(10, 2.0)), d.logpdf(np.full(10, 2.4)))  # the same cell
+
+
+def test_draws_and_quantiles_are_on_the_grid(on_grid):
+    d = on_grid.predict_distribution(X[:200])
+    draws, quantiles = d.sample(50, random_state=0), d.icdf([0.1, 0.5, 0.9])
+    assert np.array_equal(draws, np.round(draws))
+    assert np.array_equal(quantiles, np.round(quantiles))
+    cdf = d.cdf(quantiles)
+    assert (cdf >= np.array([0.1, 0.5, 0.9]) - 1e-9).all()
+    assert (d.cdf(quantiles - 1) < np.array([0.1, 0.5, 0.9])).all()
+
+
+def test_a_grid_keeps_spikes_away(on_grid):
+    # The true log probability of a cell is below zero; spikes on the values would be far above.
+    assert -2.0 < on_grid.score(X, ROUNDED) < -1.0
+
+
+def test_the_origin_of_a_grid_need_not_be_zero():
+    grid = Grid(np.array([0.3]), np.array([0.5]))
+    assert grid.round(np.array([[0.5], [0.56], [-0.1], [np.inf]])).ravel().tolist() == [0.3, 0.8, -0.2, np.inf]
+    spread = grid.spread(np.full((1000, 1), 0.3), np.random.default_rng(0))
+    assert 0.05 <= spread.min() < 0.06
+    assert 0.54 < spread.max() <= 0.55
+
+
+def test_rounded_outcomes_of_several_dimensions():
+    both = np.column_stack([ROUNDED, X[:, 1] + RNG.normal(size=N)])
+    model = small(resolution=[1.0, None]).fit(X, both)
+    draws = model.sample(X[:20], 10, random_state=0)
+    assert np.array_equal(draws[..., 0], np.round(draws[..., 0]))
+    assert not np.array_equal(draws[..., 1], np.round(draws[..., 1]))
+    assert -4 < model.score(X, both) < -2
+
+
+def test_spread_outcomes_stay_inside_bounds():
+    y = np.maximum(ROUNDED, 0.0)
+    model = small(resolution=1.0, bounds=(0, None)).fit(X, y)
+    assert (model.sample(X[:50], 20, random_state=0) >= 0).all()
+    assert np.isfinite(model.log_prob(X, y)).all()
+
+
+def test_atoms_and_grids_together():
+    y = np.where(IS_ZERO, 0.0, np.round(4 + 2 * X[:, 1]))
+    model = small(atoms=0.0, resolution=1.0).fit(X, y)
+    d = model.predict_distribution(X[:30])
+    values = np.arange(-40.0, 41.0)
+    others = values[values != 0]
+    total = d.pdf(np.tile(others, (30, 1))).sum(axis=1) + d.atom_probs[:, 0]
+    assert (np.abs(total - 1) < 0.1).all()  # the continuous part's own cell around 0 is hidden by the atom
+    draws = d.sample(40, random_state=1)
+    assert np.array_equal(draws, np.round(draws))
+
+
+@pytest.mark.parametrize("resolution", [-1.0, [1.0, 2.0], "fine", [None, 0.1]])
+def test_steps_must_be_positive_numbers_one_for_each_outcome(resolution):
+    with pytest.raises(ValueError, match="Expected resolution"):
+        small(resolution=resolution).fit(X, Y)
+
+
+# Both in a model
+
+
+def test_people_are_told(with_atoms, on_grid):
+    assert "the outcome is 0 in 49% of the rows, an atom" in with_atoms.summary()
+    assert "taken as rounded to 1" in on_grid.summary()
+    assert "atoms='auto' would model that" in small().fit(X, Y).summary()
+    assert "steps of 1; see resolution='auto'" in small().fit(X, ROUNDED).summary()
+    assert "note" not in small().fit(X, X[:, 0]).summary()
+
+
+def test_rows_of_a_distribution(with_atoms):
+    d = with_atoms.predict_distribution(X[:10])
+    assert len(d[2:5]) == 3
+    np.testing.assert_allclose(d[2:5].cdf(Y[2:5]), d.cdf(Y[:10])[2:5], rtol=1e-9)
+    np.testing.assert_allclose(d[3].icdf(0.9), d.icdf(0.9)[3:4], rtol=1e-9)
+
+
+def test_models_can_be_cloned_and_pickled(with_atoms, on_grid):
+    for model, y in ((with_atoms, Y), (on_grid, ROUNDED)):
+        again = pickle.loads(pickle.dumps(model))
+        assert np.array_equal(again.log_prob(X, y), model.log_prob(X, y))
+        assert np.array_equal(clone(model).fit(X, y).log_prob(X, y), model.log_prob(X, y))
+
+
+def test_rows_of_no_weight_do_not_count():
+    weight = np.r_[np.ones(N), np.zeros(300)]
+    x, y = np.vstack([X, X[:300]]), np.r_[Y, np.full(300, 7.0)]
+    model = small(atoms="auto").fit(x, y, sample_weight=weight)
+    assert model.atoms_.values.tolist() == [0.0]
+    assert np.array_equal(model.log_prob(X, Y), small(atoms="auto").fit(X, Y).log_prob(X, Y))
+
+
+def test_quantiles_ascend_over_an_atom_beside_the_grid():
+    y = np.where(IS_ZERO, 0.4, np.round(4 + 2 * X[:, 1]))
+    d = small(atoms=0.4, resolution=[1.0]).fit(X, y).predict_distribution(X[:30])
+    levels = np.linspace(0, 1, 400)
+    quantiles = d.icdf(levels)
+    assert (np.diff(quantiles, axis=1) >= 0).all()
+    assert (d.cdf(quantiles) >= levels - 1e-9).all()
+
+
+def test_the_cdf_between_points_of_the_grid_is_that_of_the_point_below(on_grid):
+    d = on_grid.predict_distribution(X[:10])
+    at, between, after = (d.cdf(np.full(10, y)) for y in (2.0, 2.9, 3.0))
+    assert np.array_equal(at, between)
+    assert (at < after).all()
+
+
+def test_outcomes_at_bounds_that_cut_a_cell_are_possible():
+    """The cell around -1 is cut at -0.51: next to nothing of it is inside in either outcome."""
+    both = np.round(np.abs(4 * X[:100, :2]))
+    both[0], both[1] = 0.0, -0.51
+    model = small(resolution=1.0, bounds=(-0.51, None), base="box").fit(X[:100], both)
+    assert np.isfinite(model.log_prob(X[:100], both)).all()
+    assert np.isneginf(model.log_prob(X[:1], [[-0.6, 1.0]])).all()
+
+
+def test_outcomes_at_bounds_stay_there_beside_a_grid():
+    """To the last bit, also where the other bound is far away."""
+    rng = np.random.default_rng(0)
+    low, high = -85372953.9141052, 84496759.04411556
+    other = np.append(rng.uniform(low, high, 498), [low, high])
+    table = Table(
+        np.zeros((500, 1)), np.column_stack([np.round(rng.normal(size=500)), other]), np.ones(500), np.arange(500)
+    )
+    grid = Grid(np.zeros(2), np.array([1.0, 0.0]))
+    spread = continuous_part(table, np.empty(0), grid, [(-5.0, 5.0), (low, high)], rng).y
+    assert (spread[:, 1] == other).all()
+    assert (np.abs(spread[:, 0]) <= 5).all()
+    assert len(np.unique(spread[:, 0])) == 500

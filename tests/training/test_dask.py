@@ -1,0 +1,234 @@
+"""Rows on the workers of a real cluster give the model that rows in memory give, also when a worker is killed."""
+
+import os
+import pickle
+import signal
+
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+
+import treecdf.data.blocks
+import treecdf.training.sources.rows
+from treecdf import BoostedTrees, Logistic, Stage, TreeFlowRegressor
+from treecdf._kernels.losses import logistic_loss
+
+pytest.importorskip("distributed")
+import dask
+import dask.array as da
+import dask.dataframe as dd
+from distributed import Client, LocalCluster
+
+from treecdf.training.sources.dask_rows import DaskRows, Journal, dumps, traffic
+
+RNG = np.random.default_rng(1)
+N = 1200
+X = pd.DataFrame(RNG.normal(size=(N, 2)), columns=["a", "b"])
+Y = pd.Series(np.sin(2 * X["a"]) + np.exp(0.5 * X["b"]) * RNG.normal(size=N), name="y")
+STAGES = [Stage(Logistic(), 2), Stage(BoostedTrees(rounds=2, max_depth=2), 2)]
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """Two worker processes."""
+    patience = {"distributed.comm.timeouts.connect": "3s"}  # with a worker that is gone
+    with (
+        dask.config.set(patience),
+        LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0") as running,
+    ):
+        yield running
+
+
+@pytest.fixture
+def client(cluster):
+    with Client(cluster) as connected:
+        connected.wait_for_workers(2)
+        yield connected
+
+
+@pytest.fixture(autouse=True)
+def small_pieces(monkeypatch):
+    """Blocks and partitions that end in different places; workers are told where."""
+    monkeypatch.setattr(treecdf.training.sources.rows, "SHARD_ROWS", 50)
+    monkeypatch.setattr(treecdf.data.blocks, "BLOCK_ROWS", 150)
+
+
+def model(**settings):
+    return TreeFlowRegressor(**{"base": "box", "stages": STAGES, "max_trees": 2, "random_state": 0, **settings})
+
+
+def frames(npartitions=5):
+    table = dd.from_pandas(X.assign(y=Y), npartitions=npartitions, sort=False)
+    return table[["a", "b"]], table["y"]
+
+
+def bits(fitted):
+    """Everything that was learnt."""
+    (flow,) = fitted.mixture_.members
+    arrays = [*vars(flow.standardize).values(), flow.base.low, flow.base.high, *fitted.history_.values()]
+    for block in flow.blocks:
+        arrays += [block.nodes, block.theta, block.roots, block.kind]
+    return [array.tobytes() for array in arrays]
+
+
+@pytest.fixture
+def in_memory():
+    return model(subsample=0.7).fit(X, Y)
+
+
+def test_two_processes_give_the_model_of_rows_in_memory(client, in_memory):
+    before = traffic()
+    fitted = model(subsample=0.7).fit(*frames())
+    assert fitted.n_trees_ == 4
+    assert bits(fitted) == bits(in_memory)
+    calls, down, up, seconds, slowest, mean = np.subtract(traffic(), before)
+    assert calls > 20
+    assert seconds > slowest > mean > 0
+    assert 0 < down < up < 100 * X.to_numpy().nbytes  # counted, and far from rows times passes
+    assert not any(client.run(lambda: len(__import__("treecdf.training.sources.dask_rows").dask_rows._SITES)).values())
+
+
+@pytest.mark.parametrize(("n_workers", "threads"), [(1, 2), (4, 1)])
+def test_the_model_does_not_depend_on_the_number_of_workers(n_workers, threads, in_memory):
+    with (
+        LocalCluster(n_workers, threads_per_worker=threads, processes=False, dashboard_address=":0") as running,
+        Client(running),
+    ):
+        arrays = da.from_array(X.to_numpy(), chunks=(500, 1)), da.from_array(Y.to_numpy(), chunks=500)
+        fitted = model(subsample=0.7).fit(*arrays)
+    assert bits(fitted) == bits(in_memory)
+
+
+def test_without_a_cluster_the_rows_go_to_files(in_memory):
+    assert bits(model(subsample=0.7).fit(*frames(3))) == bits(in_memory)
+
+
+@pytest.mark.filterwarnings("ignore:The inplace keyword")  # Dask's own, with recent pandas
+def test_columns_of_files_are_divided_alike(tmp_path, in_memory):
+    """Dask reads a few narrow columns in fewer partitions than the whole table."""
+    for k, rows in enumerate(np.array_split(np.arange(N), 6)):
+        X.assign(y=Y).iloc[rows].to_parquet(tmp_path / f"{k}.parquet", index=False)
+    frame = dd.read_parquet(tmp_path)
+    fitted = model(subsample=0.7).fit(frame[["a", "b"]], frame["y"])
+    assert bits(fitted) == bits(in_memory)
+    assert len(fitted.log_prob(frame[["a", "b"]], frame["y"]).compute()) == N
+
+
+def test_partitions_may_be_empty():
+    table = dd.from_pandas(X.assign(y=Y, row=np.arange(N)), npartitions=4, sort=False)
+    some = table[(table["row"] < 300) | (table["row"] >= 650)]
+    x, y = some[["a", "b"]], some["y"]
+    here = np.r_[0:300, 650:N]
+    fitted, ours = model().fit(x, y), model().fit(X.iloc[here], Y.iloc[here])
+    np.testing.assert_array_equal(fitted.log_prob(x, y).compute(), ours.log_prob(X.iloc[here], Y.iloc[here]))
+    assert fitted.sample(x, 3).compute().shape == (len(here), 3)
+
+
+def test_a_killed_worker_changes_nothing(client, in_memory, monkeypatch):
+    """One dies while a logistic node is fitted, another between the rounds of boosted trees; both come back empty."""
+    seen, built = [], []
+    ask, build = DaskRows._ask, DaskRows._build
+
+    def deadly_ask(self, method, calls, *args):
+        seen.append(kernel := calls[-1][1][0].__name__ if method in ("totals", "carried") else method)
+        if kernel in ("logistic_loss", "next_level") and seen.count(kernel) == 3:
+            pids = client.run(os.getpid)
+            os.kill(pids[self._homes[-1]], signal.SIGKILL)
+        return ask(self, method, calls, *args)
+
+    def counted_build(self, *args):
+        built.append(args[0])
+        return build(self, *args)
+
+    monkeypatch.setattr(DaskRows, "_ask", deadly_ask)
+    monkeypatch.setattr(DaskRows, "_build", counted_build)
+    fitted = model(subsample=0.7).fit(*frames())
+    assert seen.count("next_level") >= 3
+    assert len(built) >= 6  # two sites of training rows and one or two of others, and what was lost
+    assert bits(fitted) == bits(in_memory)
+
+
+def test_predictions_are_lazy_and_equal_those_of_frames(client, in_memory):
+    x, y = frames()
+    lazy = in_memory.log_prob(x, y)
+    assert isinstance(lazy, da.Array)
+    np.testing.assert_allclose(lazy.compute(), in_memory.log_prob(X, Y), rtol=1e-12)
+    distribution, ours = in_memory.predict_distribution(x), in_memory.predict_distribution(X)
+    np.testing.assert_allclose(distribution.icdf([0.1, 0.9]).compute(), ours.icdf([0.1, 0.9]), rtol=1e-12)
+    np.testing.assert_allclose(distribution.icdf(0.5).compute(), ours.median(), rtol=1e-12)
+    np.testing.assert_allclose(distribution.cdf(y).compute(), ours.cdf(Y), rtol=1e-12)
+    np.testing.assert_allclose(in_memory.predict(x).compute(), in_memory.predict(X), rtol=1e-12)
+    draws = in_memory.sample(x, 400, random_state=0).compute()
+    assert draws.shape == (N, 400)
+    np.testing.assert_array_equal(draws, in_memory.sample(x, 400, random_state=0).compute())
+    pit = ours.cdf(draws)
+    assert abs(pit.mean() - 0.5) < 0.005  # standard error 0.0004
+    assert in_memory.score(x, y) == pytest.approx(in_memory.score(X, Y), rel=1e-12)
+
+
+def test_two_outcomes_on_arrays(client):
+    both = np.column_stack([Y, X["a"] + RNG.normal(size=N)])
+    x, y = da.from_array(X.to_numpy(), chunks=(400, 2)), da.from_array(both, chunks=(400, 1))
+    settings = {"base": "student", "structure": "joint", "stages": STAGES[:1]}
+    fitted, ours = model(**settings).fit(x, y), model(**settings).fit(X.to_numpy(), both)
+    np.testing.assert_array_equal(fitted.log_prob(x, y).compute(), ours.log_prob(X.to_numpy(), both))
+    assert fitted.sample(x, 3, random_state=0).shape == (N, 3, 2)
+    assert fitted.predict(x).compute().shape == (N, 2)
+
+
+def test_collections_must_be_divided_alike(client):
+    x, y = frames()
+    with pytest.raises(TypeError, match="Expected y to be a Dask collection"):
+        model().fit(x, Y)
+    with pytest.raises(ValueError, match="partitions: expected one number"):
+        model().fit(x, frames(3)[1])
+    with pytest.raises(ValueError, match="they must be divided in the same way"):
+        model().fit(x, da.from_array(Y.to_numpy(), chunks=(((300,) * 3 + (150,) * 2),)))
+    with pytest.raises(ValueError, match="X_val"):
+        model().fit(x, y, X_val=x, y_val=y)
+
+
+@pytest.mark.parametrize("backend", ["threading", "loky", "dask"])
+def test_members_are_tasks_of_any_backend(backend, client, monkeypatch):
+    """In other threads, in processes and on the workers of the cluster."""
+    monkeypatch.undo()  # other processes know nothing of small pieces
+    both = np.column_stack([Y, X["b"] + RNG.normal(size=N)])[:200]
+    settings = {"rotations": 3, "max_trees": 1, "n_jobs": 2, "structure": "joint"}
+    alone = model(**{**settings, "n_jobs": 1}).fit(X[:200], both)
+    with joblib.parallel_config(backend):
+        elsewhere = model(**settings).fit(X[:200], both)
+    np.testing.assert_allclose(elsewhere.log_prob(X[:200], both), alone.log_prob(X[:200], both), rtol=1e-13)
+
+
+# Parts
+
+
+def test_kernels_travel_by_name():
+    sent = dumps((logistic_loss, np.arange(3)))
+    assert len(sent) < 400
+    assert pickle.loads(sent)[0] is logistic_loss
+
+
+def names(journal):
+    return [request[1][0][0] if request[0] != "blocks" else request[1] for request in journal.requests()]
+
+
+def test_a_journal_keeps_what_brings_rows_to_where_they_are():
+    journal = Journal()
+    journal.note("blocks", "table", None)
+    journal.note("blocks", "locate", 1, 2, 3)
+    journal.note("each", [("keep", ()), ("begin_tree", (1.0, None))])
+    journal.note("totals", [("sums", ())])
+    journal.note("totals", [("arrange", ()), ("sums", ())])
+    assert names(journal) == ["locate", "keep", "begin_tree", "arrange"]
+    journal.note("carried", [("encode", ()), ("add", ())], [(1,)])
+    assert names(journal) == ["locate", "keep", "begin_tree", "arrange", "encode", "add"]
+    journal.note("totals", [("descend", ()), ("sums", ())])
+    assert names(journal) == ["locate", "keep", "begin_tree", "encode", "descend"]
+    journal.note("each", [("apply", ("one",))])
+    journal.note("each", [("keep", ()), ("begin_tree", (1.0, None))])
+    assert names(journal) == ["locate", "encode", "apply", "keep", "begin_tree"]
+    journal.note("each", [("apply", ("two",))])
+    journal.note("each", [("restore", ()), ("keep", ()), ("column", (0, 1))])
+    assert names(journal) == ["locate", "encode", "apply", "keep"]

@@ -1,0 +1,360 @@
+"""What is trained on which table, and how a fitted model says so."""
+
+import re
+from functools import cache
+
+import numpy as np
+import pytest
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LinearRegression, Ridge
+from sklearn.tree import DecisionTreeRegressor
+
+from treecdf import MLP, BoostedTrees, Constant, Logistic, Stage, TreeFlowRegressor
+from treecdf.bases.learners import Polynomial, default_learners
+from treecdf.data.table import has_repeats
+from treecdf.training.plan import EFFORTS, make_plan
+
+FREE = (None, None)
+ABOVE_ZERO = (0.0, None)
+
+
+def plan(n=500, q=3, bounds=(FREE,), **settings):
+    return make_plan(TreeFlowRegressor(**settings), n, q, list(bounds))
+
+
+def offered(found, n=500, q=3):
+    return [learner.name for learner in found.learners(n, q)]
+
+
+# Which families
+
+# Outcomes, rows and settings; whether there are flows on a conditional base, and which others with which base.
+CASES = {
+    "one outcome": (1, 500, {}, True, {"smooth": "box"}),
+    "two outcomes": (2, 500, {}, True, {"smooth": "student", "deep": "student"}),
+    "three outcomes": (3, 500, {}, True, {"smooth": "student", "deep": "student"}),
+    "many covariates": (1, 500, {"q": 20}, True, {"trees": "box"}),
+    "many covariates, two outcomes": (2, 500, {"q": 20}, True, {"trees": "student"}),
+    "many rows": (1, 50_000, {}, True, {}),
+    "many rows of two outcomes": (2, 50_000, {}, True, {}),
+    "few rows": (1, 20, {}, False, {"joint": "box"}),
+    "few rows of two outcomes": (2, 20, {}, False, {"joint": "student"}),
+    "few rows, but a conditional base by name": (1, 10, {"base": "conditional"}, True, {}),
+    "few rows, but a regressor": (1, 10, {"base": Ridge()}, True, {}),
+    "few rows, but a chain": (2, 10, {"structure": "chain"}, True, {}),
+    "a fast fit": (1, 500, {"effort": "fast"}, True, {}),
+    "a fast fit of two outcomes": (2, 500, {"effort": "fast"}, True, {}),
+    "the best fit": (2, 500, {"effort": "best"}, True, {"smooth": "student", "deep": "student"}),
+    "a conditional base": (1, 500, {"base": "conditional"}, True, {}),
+    "regressors": (2, 500, {"base": [Ridge(), LinearRegression()]}, True, {}),
+    "a box": (1, 500, {"base": "box"}, False, {"joint": "box"}),
+    "a box of two outcomes": (2, 500, {"base": "box"}, False, {"joint": "box"}),
+    "a t": (2, 500, {"base": "student"}, False, {"joint": "student"}),
+    "a t of one outcome": (1, 500, {"base": "student"}, False, {"joint": "student"}),
+    "a chain": (2, 500, {"structure": "chain"}, True, {}),
+    "joint flows": (2, 500, {"structure": "joint"}, False, {"joint": "student"}),
+    "joint flows of one outcome": (1, 500, {"structure": "joint"}, True, {}),
+    "rotations": (2, 500, {"rotations": 3}, False, {"joint": "student"}),
+    "rotations of one outcome": (1, 500, {"rotations": 3}, True, {"smooth": "box"}),
+    "no rotations": (2, 500, {"rotations": 0}, True, {"smooth": "student", "deep": "student"}),
+    "own stages": (1, 500, {"stages": [Stage(Constant(), 2)]}, True, {}),
+    "own stages of joint flows": (
+        2,
+        500,
+        {"structure": "joint", "stages": [Stage(Constant(), 2)]},
+        False,
+        {"joint": "student"},
+    ),
+    "bounds": (1, 500, {"bounds": [ABOVE_ZERO]}, True, {"smooth": "box"}),
+    "bounds of one of two outcomes": (2, 500, {"bounds": [FREE, ABOVE_ZERO]}, True, {"smooth": "box", "deep": "box"}),
+    "joint flows with bounds": (2, 500, {"structure": "joint", "bounds": [FREE, ABOVE_ZERO]}, False, {"joint": "box"}),
+}
+
+
+def test_outcomes_that_come_again_together_get_a_family_for_it():
+    model = TreeFlowRegressor()
+    assert list(make_plan(model, 500, 20, [FREE] * 2, has_repeats=True).joint) == ["repeats", "trees"]
+    assert list(make_plan(model, 500, 20, [FREE] * 2, has_repeats=False).joint) == ["trees"]
+    assert list(make_plan(model, 500, 20, [FREE], has_repeats=True).joint) == ["trees"]
+    assert make_plan(TreeFlowRegressor(effort="fast"), 500, 20, [FREE] * 2, has_repeats=True).joint == {}
+
+
+def test_repeats_are_rows_of_outcomes_with_a_twin():
+    values = np.arange(12.0).reshape(6, 2)
+    assert not has_repeats(values)
+    assert not has_repeats(np.vstack([values, values[:3, ::-1]]))
+    assert has_repeats(np.vstack([values, values[:4]]))
+    assert not has_repeats(np.vstack([values, values[:2]]))
+
+
+def test_many_rows_take_quicker_flows_and_huge_tables_fewer_folds():
+    few, many, huge = (plan(n) for n in (2000, 5001, 50_000))
+    assert few.conditional.growth.c0 == 0.05
+    assert many.conditional.growth.c0 == 0.2
+    assert (few.n_folds, many.n_folds, huge.n_folds) == (5, 5, 4)
+    assert plan(50_000, effort="best").n_folds == 10
+    assert plan(50_000, effort="fast").n_folds == 3
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_families_are_those_of_the_table(name):
+    d, n, settings, is_conditional, families = CASES[name]
+    settings = {"bounds": [FREE] * d, **settings}
+    found = plan(n, **settings)
+    assert (found.conditional is not None) == is_conditional
+    assert {family: recipe.base for family, recipe in found.joint.items()} == families
+    for recipe in (*found.joint.values(), *([found.conditional] if is_conditional else [])):
+        assert recipe.bounds == tuple(settings["bounds"])
+        assert recipe.stages
+
+
+def test_stages_are_those_that_suit_the_base():
+    def classifiers(recipe):
+        return [type(classifier) for classifier, _ in recipe.stages]
+
+    found = plan(bounds=[FREE, FREE])
+    assert classifiers(found.conditional) == classifiers(plan(q=20).joint["trees"]) == [BoostedTrees]
+    assert classifiers(found.joint["smooth"]) == classifiers(found.joint["deep"]) == [Logistic]
+    assert found.joint["smooth"].stages[0][0].basis == "auto"
+    assert found.joint["deep"].stages[0][1] > found.joint["smooth"].stages[0][1]
+    assert classifiers(plan(base="box").joint["joint"]) == [Logistic, MLP]
+
+
+@pytest.mark.parametrize("base", ["auto", "conditional", "box", "student", Ridge()])
+def test_own_stages_are_taken_as_they_are(base):
+    found = plan(base=base, stages=[Stage(Constant(), 2), Stage(MLP((3,)), 5)])
+    (recipe,) = [recipe for recipe in (found.conditional, *found.joint.values()) if recipe is not None]
+    assert recipe.stages == ((Constant(), 2), (MLP((3,)), 5))
+
+
+# Folds, rotations, orders
+
+
+def test_folds_grow_with_the_effort_and_shrink_with_the_rows():
+    few, many = ({effort: plan(n, effort=effort).n_folds for effort in EFFORTS} for n in (500, 100_000))
+    assert 1 < few["fast"] < few["default"] < few["best"]
+    assert many["fast"] <= many["default"] < few["default"]
+    assert many["best"] == few["best"]
+
+
+@pytest.mark.parametrize("d", [2, 3, 5])
+def test_automatic_joint_flows_are_turned(d):
+    """Every plane by as many angles as the effort allows, at least two."""
+    default, best = (plan(effort=effort, bounds=[FREE] * d).rotations for effort in ("default", "best"))
+    planes = d * (d - 1) // 2
+    assert len(best) >= len(default) >= planes + 1
+    assert len(best) > len(default) or d == 5
+    for rotations in (default, best):
+        assert (len(rotations) - 1) % planes == 0
+        assert np.array_equal(rotations[0], np.eye(d))
+        for matrix in rotations:
+            np.testing.assert_allclose(matrix @ matrix.T, np.eye(d), atol=1e-12)
+
+
+@pytest.mark.parametrize("bounds", [[FREE], [FREE, ABOVE_ZERO]], ids=["one outcome", "bounds"])
+def test_what_cannot_be_turned_has_members_that_set_aside_other_rows(bounds):
+    default, best = (plan(effort=effort, bounds=bounds).rotations for effort in ("default", "best"))
+    assert set(default) == set(best) == {None}
+    assert 1 < len(default) < len(best)
+
+
+def test_named_rotations_are_taken_as_they_are():
+    turned = np.array([[0.6, 0.8], [-0.8, 0.6]])
+    found = plan(rotations=[np.eye(2), turned], bounds=[FREE, FREE]).rotations
+    assert np.array_equal(found, [np.eye(2), turned])
+    assert len(plan(rotations=3, bounds=[FREE] * 3).rotations) == 7
+    assert plan(base="box", bounds=[FREE, FREE]).rotations == [None]
+
+
+@pytest.mark.parametrize(
+    ("d", "orders"),
+    [
+        (1, [(0,)]),
+        (2, [(0, 1), (1, 0)]),
+        (3, [(0, 1, 2), (2, 1, 0), (1, 2, 0), (2, 0, 1)]),
+    ],
+)
+def test_the_best_fit_has_chains_of_several_orders(d, orders):
+    assert plan(effort="best", bounds=[FREE] * d).orders == orders
+    for effort in ("fast", "default"):
+        assert plan(effort=effort, bounds=[FREE] * d).orders == [tuple(range(d))]
+
+
+def test_every_outcome_comes_first_once_and_last_once_in_the_best_orders():
+    orders = plan(effort="best", bounds=[FREE] * 5).orders
+    assert len(set(orders)) == len(orders)
+    assert {order[0] for order in orders} == {order[-1] for order in orders} == set(range(5))
+
+
+# Trees and rows of a flow
+
+
+def test_trees_on_a_conditional_base_see_some_of_the_rows_unless_told_otherwise():
+    found = plan(bounds=[FREE, FREE])
+    assert found.conditional.growth.subsample == 0.7  # as documented
+    assert found.joint["smooth"].growth.subsample == 1.0
+    assert plan(base="box").joint["joint"].growth.subsample == 1.0
+    for settings in ({}, {"base": "box"}):
+        told = plan(subsample=0.4, **settings)
+        recipes = [recipe for recipe in (told.conditional, *told.joint.values()) if recipe is not None]
+        assert {recipe.growth.subsample for recipe in recipes} == {0.4}
+
+
+def test_fast_and_huge_fits_have_fewer_trees():
+    def limits(n=500, **settings):
+        recipe = plan(n, **settings).conditional
+        return recipe.max_trees, recipe.window
+
+    assert limits() == limits(50_000, effort="best") == (1000, 10)
+    trees, window = limits(effort="fast")
+    assert trees < 1000
+    assert window < 10
+    assert limits(effort="fast", max_trees=7, early_stopping_window=2) == (7, 2)
+    assert limits(50_000)[0] < 1000
+    assert limits(50_000, max_trees=50) == (50, 10)
+
+
+def test_deep_trees_go_down_to_few_rows():
+    for given in (20, 2):
+        found = plan(bounds=[FREE, FREE], min_samples_node=given)
+        assert found.joint["smooth"].growth.min_samples_node == given
+        assert found.joint["deep"].growth.min_samples_node <= given
+    assert plan(bounds=[FREE, FREE], min_samples_node=20).joint["deep"].growth.min_samples_node < 20
+
+
+def test_settings_reach_every_recipe():
+    found = plan(bounds=[FREE, FREE], c0=0.2, gamma=0.3, eta=0.4, grid_size=7, max_trees=9, early_stopping_window=4)
+    for recipe in (found.conditional, *found.joint.values()):
+        growth = recipe.growth
+        assert (growth.c0, growth.gamma, growth.eta, growth.grid_size) == (0.2, 0.3, 0.4, 7)
+        assert (recipe.max_trees, recipe.window) == (9, 4)
+    told = plan(weights="stacked", regions=5, validation_fraction=0.2)
+    assert (told.weights, told.regions, told.validation_fraction) == ("stacked", 5, 0.2)
+
+
+def test_learners_are_those_of_the_table_or_the_users_own():
+    for effort in EFFORTS:
+        expected = [learner.name for learner in default_learners(700, 5, effort)]
+        assert offered(plan(effort=effort), 700, 5) == expected
+    own = Polynomial(2)
+    assert plan(base=own).learners(500, 3) == [own]
+    assert offered(plan(base=[Ridge(), own])) == ["Ridge", "quadratic"]
+    assert offered(plan(base=(DecisionTreeRegressor(),))) == ["DecisionTreeRegressor"]
+
+
+# The paper
+
+
+@pytest.mark.parametrize("d", [1, 2])
+@pytest.mark.parametrize("n", [20, 500, 50_000])
+def test_the_papers_settings_are_joint_flows_in_a_box(d, n):
+    model = TreeFlowRegressor.paper()
+    assert (model.base, model.structure) == ("box", "joint")
+    found = make_plan(model, n, 3, [FREE] * d)
+    assert found.conditional is None
+    assert found.rotations == [None]
+    (recipe,) = found.joint.values()
+    assert recipe.base == "box"
+    assert [(type(classifier), depth) for classifier, depth in recipe.stages] == [(Logistic, 6), (MLP, 4)]
+    assert recipe.stages[1][0].hidden == (4, 4)
+    assert recipe.growth.subsample == 1.0
+
+
+def test_the_papers_settings_may_be_overridden():
+    model = TreeFlowRegressor.paper(base="student", max_trees=3)
+    assert (model.base, model.structure, model.max_trees) == ("student", "joint", 3)
+    assert TreeFlowRegressor.paper(stages=None).stages is None
+
+
+# Summaries
+
+
+def table(d, n=120):
+    rng = np.random.default_rng(d)
+    x = rng.normal(size=(n, 2))
+    y = np.sin(x[:, :1]) * np.arange(1, d + 1) + 0.3 * rng.gamma(0.5, size=(n, d))
+    return x, y[:, 0] if d == 1 else y
+
+
+@cache
+def fitted(kind):
+    stages = [Stage(BoostedTrees(rounds=1, max_depth=2), 3)]
+    settings = {
+        "one outcome": (1, {"base": [Ridge(), DecisionTreeRegressor(max_depth=2)]}),
+        "chain": (2, {"structure": "chain", "base": Ridge()}),
+        "chains": (2, {"structure": "chain", "base": Ridge(), "effort": "best", "max_trees": 2}),
+        "joint": (2, {"structure": "joint", "rotations": 2}),
+        "box": (1, {"base": "box"}),
+        "no validation": (1, {"base": Ridge(), "validation_fraction": 0, "max_trees": 3}),
+    }
+    d, own = settings[kind]
+    model = TreeFlowRegressor(**{"stages": stages, "c0": 0.3, "max_trees": 6, "random_state": 0, **own})
+    return model.fit(*table(d))
+
+
+every_kind = pytest.mark.parametrize("kind", ["one outcome", "chain", "chains", "joint", "box", "no validation"])
+
+
+@every_kind
+def test_a_summary_names_the_families_their_weights_and_scores(kind):
+    model = fitted(kind)
+    text = model.summary()
+    headings = [line for line in text.splitlines() if not line.startswith(" ")]
+    assert len(headings) == len(model.families_)
+    for line, family, weight in zip(headings, model.families_, model.family_weights_, strict=True):
+        assert line.startswith(f"{family.name}, weight {weight:.2f}:")
+        known = family.left_out[np.isfinite(family.left_out)]
+        assert line.endswith(f"{known.mean():.3f}" if len(known) else "unknown")
+    assert ("unknown" in text) == (kind == "no validation")
+
+
+@every_kind
+def test_a_summary_counts_all_flows_and_trees(kind):
+    model = fitted(kind)
+    found = re.findall(r"(\d+) flows?, (\d+) trees", model.summary())
+    assert sum(int(flows) for flows, _ in found) == len(model.mixture_.trees())
+    assert sum(int(trees) for _, trees in found) == model.n_trees_
+    assert model.n_trees_ > 0
+
+
+def test_a_summary_of_one_outcome_names_the_learners_and_their_shares():
+    model = fitted("one outcome")
+    base = model.mixture_.members[0].base
+    (line,) = re.findall(r"mean: (.*)", model.summary())
+    shares = dict(re.findall(r"(\w+) (\d+)%", line))
+    assert set(shares) <= {"Ridge", "DecisionTreeRegressor"}
+    for name, weight in zip(base.mean.names, base.mean.weights, strict=True):
+        assert int(shares.get(name, 0)) == pytest.approx(100 * weight, abs=0.51)
+    assert "transform of the outcome: none" in model.summary()
+    assert f"components: {len(base.mean.components) + 1} and a broad one of weight" in model.summary()
+
+
+def test_a_summary_of_a_chain_names_the_outcomes_in_its_order():
+    for kind in ("chain", "chains"):
+        model = fitted(kind)
+        orders = [family.members[0].order for family in model.families_]
+        found = [int(number) for number in re.findall(r"outcome (\d+):", model.summary())]
+        assert found == [outcome for order in orders for outcome in order]
+        assert model.summary().count("mean: Ridge 100%") == len(found)
+
+
+def test_a_summary_of_unconditional_flows_names_the_base():
+    assert "degrees of freedom" in fitted("joint").summary()
+    assert "box with tails" in fitted("box").summary()
+    assert "mean:" not in fitted("joint").summary() + fitted("box").summary()
+
+
+def test_a_summary_says_how_the_outcome_was_transformed():
+    x, y = table(1)
+    model = TreeFlowRegressor(base=Ridge(), max_trees=2, random_state=0)
+    model.fit(x, np.exp(3 * y))
+    assert "transform of the outcome: logarithm" in model.summary()
+    model.fit(x, 10 + (y - y.min()) ** 3)
+    power = model.mixture_.members[0].base.transform.power
+    assert power < 1
+    assert f"Yeo-Johnson {power:g}" in model.summary()
+
+
+def test_there_is_no_summary_before_fit():
+    with pytest.raises(NotFittedError):
+        TreeFlowRegressor().summary()

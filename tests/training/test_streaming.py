@@ -1,0 +1,242 @@
+"""Rows in files give the model that rows in memory give."""
+
+import copy
+import itertools
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.linear_model import LinearRegression, LogisticRegression
+
+import treecdf.data.blocks
+import treecdf.training.sources.rows
+import treecdf.training.sources.shard
+import treecdf.training.sources.spill
+from treecdf import MLP, BoostedTrees, Constant, Logistic, Stage, TreeFlowRegressor
+from treecdf.data.blocks import block_slices, one_in
+from treecdf.data.scaling import Standardizer
+from treecdf.training.sources.dask_rows import divide
+from treecdf.training.sources.rows import Rows, add_halves, total
+from treecdf.training.sources.spill import Spill
+
+RNG = np.random.default_rng(1)
+N = 2000
+X = pd.DataFrame(RNG.normal(size=(N, 3)), columns=["a", "b", "c"])
+Y = np.column_stack([np.sin(2 * X["a"]), X["b"]]) + 0.4 * RNG.normal(size=(N, 2))
+STAGES = [Stage(Logistic(), 3), Stage(BoostedTrees(), 2), Stage(MLP((3,), max_iter=5), 2), Stage(Constant(), 2)]
+
+
+@pytest.fixture(autouse=True)
+def small_pieces(monkeypatch):
+    """Many shards, several blocks, and batches that end nowhere near them."""
+    monkeypatch.setattr(treecdf.training.sources.rows, "SHARD_ROWS", 64)
+    monkeypatch.setattr(treecdf.data.blocks, "BLOCK_ROWS", 256)
+    monkeypatch.setattr("treecdf.training.sources.parquet._BATCH_ROWS", 300)
+
+
+def model(**settings):
+    return TreeFlowRegressor(**{"base": "box", "stages": STAGES, "max_trees": 3, "random_state": 0, **settings})
+
+
+def write(directory, frame, n_files=3):
+    for k, part in enumerate(np.array_split(np.arange(len(frame)), n_files)):
+        frame.iloc[part].to_parquet(directory / f"{k}.parquet", row_group_size=450)
+    return directory
+
+
+def bits(fitted):
+    """Everything that was learnt."""
+    (flow,) = fitted.mixture_.members
+    arrays = [*vars(flow.standardize).values(), *(a for a in vars(flow.base).values() if a is not None)]
+    arrays += [*fitted.history_.values(), fitted.feature_importances_]
+    for block in flow.blocks:
+        arrays += [block.nodes, block.theta, block.roots, block.kind]
+    return [array.tobytes() for array in arrays]
+
+
+CASES = {
+    "one outcome": ({}, ["y"]),
+    "subsample": ({"subsample": 0.6}, ["y"]),
+    "two outcomes": ({}, ["y", "z"]),
+    "student": ({"base": "student", "structure": "joint"}, ["y", "z"]),
+    "bounds": ({"bounds": (-20, None)}, ["y"]),
+    "no validation": ({"validation_fraction": 0}, ["y"]),
+    "threads": ({"n_jobs": 3}, ["y"]),
+}
+
+
+@pytest.mark.parametrize(("settings", "outcomes"), CASES.values(), ids=CASES)
+def test_files_give_the_model_of_rows_in_memory(settings, outcomes, tmp_path):
+    y = pd.DataFrame(Y, columns=["y", "z"])[outcomes]
+    in_memory = model(**settings).fit(X, y)
+    path = write(tmp_path, pd.concat([X, y], axis=1))
+    streamed = model(**settings).fit_parquet(path, outcomes=outcomes)
+    assert streamed.n_trees_ > 6
+    assert bits(streamed) == bits(in_memory)
+    np.testing.assert_array_equal(streamed.log_prob(X, y), in_memory.log_prob(X, y))
+    assert streamed.outcome_names_ == in_memory.outcome_names_
+    if streamed.validation_fraction:
+        known = in_memory.families_[0].left_out
+        assert streamed.families_[0].left_out[0] == pytest.approx(known[np.isfinite(known)].mean(), abs=1e-9)
+
+
+def test_work_space_may_be_as_small_as_it_likes(tmp_path, monkeypatch):
+    y = pd.Series(Y[:, 0], name="y")
+    path = write(tmp_path, X.assign(y=y))
+    roomy = model().fit_parquet(path, "y")
+    monkeypatch.setattr(treecdf.training.sources.shard, "_MOST_BYTES", 0)
+    assert bits(model().fit_parquet(path, "y")) == bits(roomy)
+
+
+def test_weights_gaps_and_categories_come_from_files_as_from_frames(tmp_path):
+    frame = X.assign(d=pd.Categorical(RNG.choice(["u", "v", "w"], N)), y=Y[:, 0])
+    frame.loc[::7, "b"] = np.nan
+    frame["w"] = RNG.integers(0, 3, N).astype(float)
+    covariates = ["a", "b", "d"]
+    in_memory = model().fit(frame[covariates], frame["y"], sample_weight=frame["w"])
+    streamed = model().fit_parquet(write(tmp_path, frame), "y", covariates, sample_weight="w")
+    assert streamed.covariates_.kinds == ("number", "number", "category")
+    assert list(streamed.feature_names_in_) == covariates
+    assert bits(streamed) == bits(in_memory)
+
+
+def test_auto_is_what_can_be_streamed(tmp_path):
+    path = write(tmp_path, X.assign(y=Y[:, 0]))
+    fitted = TreeFlowRegressor(max_trees=1, random_state=0).fit_parquet(path, "y")
+    (flow,) = fitted.mixture_.members
+    assert type(flow.base).__name__ == "Support"
+    assert [len(block) for block in flow.blocks] == [1, 1]
+    assert "flows of all outcomes" in fitted.summary()
+    fitted.save(tmp_path / "model.treecdf")
+
+
+REFUSED = {
+    "base": ({"base": "conditional"}, "base='conditional' needs all rows in memory"),
+    "regressor": ({"base": LinearRegression()}, "needs all rows in memory"),
+    "structure": ({"structure": "chain"}, "structure='chain' needs"),
+    "rotations": ({"rotations": 2}, "rotations=2 needs"),
+    "atoms": ({"atoms": [0.0]}, "atoms=.* needs"),
+    "classifier": ({"stages": [Stage(LogisticRegression(), 2)]}, "LogisticRegression needs all rows of a node"),
+}
+
+
+@pytest.mark.parametrize(("settings", "words"), REFUSED.values(), ids=REFUSED)
+def test_what_needs_all_rows_is_refused(settings, words, tmp_path):
+    path = write(tmp_path, X.assign(y=Y[:, 0]))
+    with pytest.raises(ValueError, match=words):
+        model(**settings).fit_parquet(path, "y")
+
+
+def test_complaints_name_rows_and_columns(tmp_path):
+    path = write(tmp_path, X.assign(y=Y[:, 0]))
+    with pytest.raises(ValueError, match="Expected columns of the files: a, b, c, y; got 'nothing'"):
+        model().fit_parquet(path, "nothing")
+    with pytest.raises(ValueError, match=r"Outcome 0 of y is .* outside its bounds"):
+        model(bounds=(0, None)).fit_parquet(path, "y")
+    write(tmp_path, X.assign(y=Y[:, 0])[:0])
+    with pytest.raises(ValueError, match=r"Found 0 row\(s\)"):
+        model().fit_parquet(path, "y")
+    frame = X.assign(y=Y[:, 0], many=[str(k % 40) for k in range(N)])
+    with pytest.raises(ValueError, match="Column 3 of X has 40 levels"):
+        model().fit_parquet(write(tmp_path, frame), "y")
+
+
+def test_many_rows_are_learnt_from_a_sample(tmp_path, monkeypatch):
+    """Bins, medians and levels are then those of a sample, the same for files and memory as far as bins go."""
+    monkeypatch.setattr(treecdf.training.sources.rows, "SAMPLE_ROWS", 500)
+    monkeypatch.setattr("treecdf.training.streaming.SAMPLE_ROWS", 500)
+    path = write(tmp_path, X.assign(y=Y[:, 0]))
+    streamed, in_memory = model().fit_parquet(path, "y"), model().fit(X, Y[:, 0])
+    np.testing.assert_array_equal(streamed.log_prob(X, Y[:, 0]), in_memory.log_prob(X, Y[:, 0]))
+    assert abs(streamed.covariates_.columns[0].median - np.median(X["a"])) > 0
+
+
+# Parts
+
+
+def test_a_sample_is_a_matter_of_the_numbers_of_the_rows():
+    whole = one_in(10, 0, 100_000)
+    assert whole.mean() == pytest.approx(0.1, abs=0.005)
+    np.testing.assert_array_equal(whole, np.concatenate([one_in(10, 0, 333), one_in(10, 333, 99_667)]))
+    for period in range(2, 30):
+        shares = [whole[k::period].mean() for k in range(period)]
+        assert max(shares) < 0.13
+        assert min(shares) > 0.07
+
+
+def test_a_spill_gives_back_what_it_took():
+    spill = Spill(10_000)
+    rng = np.random.default_rng(0)
+    slices = [slice(k, k + 2500) for k in range(0, 10_000, 2500)]
+    values = [rng.normal(size=(2500, 3)) for _ in slices]
+    kept = [spill.put("x", rows, part) for rows, part in zip(slices, values, strict=True)]
+    short = spill.put("order", slices[2], np.arange(700))
+    for rows in slices:
+        spill.release(rows)
+    np.testing.assert_array_equal(kept, values)
+    np.testing.assert_array_equal(short, np.arange(700))
+    short[:] = -1
+    spill.release(slices[2])
+    assert (short == -1).all()
+
+
+def test_blocks_are_few_however_many_rows():
+    for n in (0, 1, 256, 257, 10**9):
+        slices = block_slices(n)
+        assert len(slices) <= 512
+        assert sum(s.stop - s.start for s in slices) == n
+
+
+@pytest.mark.parametrize("n", [1, 2, 7, 16, 23])
+def test_sums_do_not_depend_on_who_adds_up_which_blocks(n):
+    """Two, three or more machines send few parts, which add up to the same bits."""
+    parts = [(range(k, k + 1), [RNG.normal(size=1)]) for k in range(n)]
+    (one,) = total(copy.deepcopy(parts))
+    assert one == pytest.approx(sum(terms[0] for _, terms in parts), abs=1e-12)
+    for n_sites in range(1, n + 1):
+        sites = [add_halves(copy.deepcopy(parts[k.start : k.stop]), n) for k in divide(n, n_sites)]
+        assert max(map(len, sites)) <= 2 * n.bit_length()
+        assert total(list(itertools.chain(*sites)))[0] == one
+        if n_sites in (1, 2, 4):
+            assert [len(site) for site in sites] == [1] * n_sites
+
+
+def test_a_standardizer_of_blocks_is_that_of_the_whole(monkeypatch):
+    x, weight = RNG.normal(3, 2, size=(1000, 4)), RNG.random(1000)
+    x[:, 2] = 5.0
+    in_blocks = Standardizer.fit(x, weight)
+    monkeypatch.setattr(treecdf.data.blocks, "BLOCK_ROWS", 10_000)
+    whole = Standardizer.fit(x, weight)
+    np.testing.assert_allclose(in_blocks.mean, whole.mean, rtol=1e-13)
+    np.testing.assert_allclose(in_blocks.scale, whole.scale, rtol=1e-13)
+    assert whole.scale[2] == np.inf
+
+
+def test_every_shard_takes_its_own_part_of_one_stream():
+    """Also the 32 bits that a generator may have left over stay where they were."""
+    x, u, rng, twin = np.zeros((N, 1)), np.full((N, 1), 0.5), np.random.default_rng(3), np.random.default_rng(3)
+    weight = RNG.random(N)
+    for generator in (rng, twin):
+        generator.integers(2**31, dtype=np.int32)
+    rows = Rows(x, u, weight)
+    for _ in range(2):
+        assert rows.begin_tree(0.4, rng) == pytest.approx(weight[twin.random(N) < 0.4].sum(), rel=1e-12)
+    assert rng.bit_generator.state == twin.bit_generator.state
+
+
+def test_calls_without_an_answer_wait_for_the_next_one_with():
+    """A block in files is visited once for all of them."""
+    visits = []
+
+    class Watched(treecdf.training.sources.rows.Local):
+        def each(self, calls):
+            visits.append([name for name, _ in calls])
+            return super().each(calls)
+
+    block = treecdf.training.sources.shard.Block(np.zeros((10, 1)), np.full((10, 1), 0.5), np.ones(10), 0).cut(4)
+    rows = Rows.of(Watched([block]), (10, 1, 1), 10.0)
+    rows.keep()
+    rows.begin_tree(1.0, np.random.default_rng(0))
+    rows.restore()
+    rows.log_density()
+    assert visits == [["keep", "begin_tree"], ["restore", "densities"]]
