@@ -64,6 +64,6 @@ def _records(monkeypatch):
 @pytest.mark.parametrize("name", MODELS)
 def test_the_numbers_are_those_of_compiled_kernels(name, tmp_path):
     path = tmp_path / "compiled.npy"
-    code = f"import numpy, tests.test_uncompiled as t; numpy.save({str(path)!r}, t.answers({name!r}))"
+    code = f"import numpy, tests.kernels.test_uncompiled as t; numpy.save({str(path)!r}, t.answers({name!r}))"
     subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, "NUMBA_DISABLE_JIT": "0"})
     np.testing.assert_allclose(answers(name), np.load(path), rtol=1e-6, atol=1e-8)
