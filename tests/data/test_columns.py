@@ -61,7 +61,8 @@ def test_a_column_of_gaps_only_is_no_trouble():
 
 def test_few_levels_get_indicators_and_unseen_ones_none():
     covariates, x = numbers_of(np.array(["b", "a", "a", None, "c", "a", "b"], dtype=object))
-    assert covariates.columns[0].levels == ("a", "b", "", "c")
+    assert covariates.columns[0].levels == ("a", "b", "c")
+    assert covariates.columns[0].missing_place == 2
     assert x.tolist() == [
         [0, 1, 0, 0],
         [1, 0, 0, 0],

@@ -143,6 +143,7 @@ BAD_PARAMETERS = {
     "rotations": [-1, 2.5, True, False, "a", [], (), np.nan, np.eye(2), np.zeros((0, 2, 2))],
     "weights": ["stack", None, 3, ["equal"], True],
     "regions": [0, -1, 2.5, None, True, "kmeans", [], np.nan, DBSCAN(), KMeans],
+    "random_state": ["a", -1, 2.5, [1, 2], True],
     "c0": [0, 1, -0.1, np.nan, "a", None, True],
     "gamma": [-1, np.inf, "a"],
     "eta": [-1, np.nan, None],

@@ -16,6 +16,8 @@ from treecdf.data.table import Table
 from treecdf.flows.chain import Chain
 from treecdf.flows.mixture import Mixture
 from treecdf.training.ensemble import fit_ensemble
+from treecdf.training.jobs import Workers
+from treecdf.training.parameters import read_settings
 from treecdf.training.plan import make_plan
 
 LEARNERS = [Polynomial(1), Polynomial(2)]
@@ -49,9 +51,9 @@ def chain_of(order):
     """The family of one order."""
     d = len(order)
     x, y = TABLES[d]
-    plan = replace(make_plan(small(), N, 1, [(None, None)] * d), orders=[order])
+    plan = replace(make_plan(read_settings(small().get_params(deep=False)), N, 1, [(None, None)] * d), orders=[order])
     rows = Table(x, y, np.ones(N), np.arange(N))
-    ensemble = fit_ensemble(plan, rows, None, np.random.default_rng(0), None, 1, lambda *_: None)
+    ensemble = fit_ensemble(plan, rows, None, np.random.default_rng(0), Workers())
     (family,) = ensemble.families
     (chain,) = family.members
     assert isinstance(chain, Chain)

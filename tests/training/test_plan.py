@@ -12,14 +12,19 @@ from sklearn.tree import DecisionTreeRegressor
 from treecdf import MLP, BoostedTrees, Constant, Logistic, Stage, TreeFlowRegressor
 from treecdf.bases.learners import Polynomial, default_learners
 from treecdf.data.table import has_repeats
+from treecdf.training.parameters import read_settings
 from treecdf.training.plan import EFFORTS, make_plan
 
 FREE = (None, None)
 ABOVE_ZERO = (0.0, None)
 
 
+def settings_of(model):
+    return read_settings(model.get_params(deep=False))
+
+
 def plan(n=500, q=3, bounds=(FREE,), **settings):
-    return make_plan(TreeFlowRegressor(**settings), n, q, list(bounds))
+    return make_plan(settings_of(TreeFlowRegressor(**settings)), n, q, list(bounds))
 
 
 def offered(found, n=500, q=3):
@@ -73,10 +78,10 @@ CASES = {
 
 def test_outcomes_that_come_again_together_get_a_family_for_it():
     model = TreeFlowRegressor()
-    assert list(make_plan(model, 500, 20, [FREE] * 2, has_repeats=True).joint) == ["repeats", "trees"]
-    assert list(make_plan(model, 500, 20, [FREE] * 2, has_repeats=False).joint) == ["trees"]
-    assert list(make_plan(model, 500, 20, [FREE], has_repeats=True).joint) == ["trees"]
-    assert make_plan(TreeFlowRegressor(effort="fast"), 500, 20, [FREE] * 2, has_repeats=True).joint == {}
+    assert list(make_plan(settings_of(model), 500, 20, [FREE] * 2, has_repeats=True).joint) == ["repeats", "trees"]
+    assert list(make_plan(settings_of(model), 500, 20, [FREE] * 2, has_repeats=False).joint) == ["trees"]
+    assert list(make_plan(settings_of(model), 500, 20, [FREE], has_repeats=True).joint) == ["trees"]
+    assert make_plan(settings_of(TreeFlowRegressor(effort="fast")), 500, 20, [FREE] * 2, has_repeats=True).joint == {}
 
 
 def test_repeats_are_rows_of_outcomes_with_a_twin():
@@ -250,7 +255,7 @@ def test_learners_are_those_of_the_table_or_the_users_own():
 def test_the_papers_settings_are_joint_flows_in_a_box(d, n):
     model = TreeFlowRegressor.paper()
     assert (model.base, model.structure) == ("box", "joint")
-    found = make_plan(model, n, 3, [FREE] * d)
+    found = make_plan(settings_of(model), n, 3, [FREE] * d)
     assert found.conditional is None
     assert found.rotations == [None]
     (recipe,) = found.joint.values()

@@ -1,31 +1,29 @@
-"""Covariates as people have them (frames, categories, gaps) as a matrix of numbers."""
+"""How the columns of a table become numbers: numbers with missing values, and categories."""
 
 from __future__ import annotations
 
-import datetime
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from decimal import Decimal
-from numbers import Real
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator
-from sklearn.utils.validation import validate_data
+from numpy.typing import NDArray
 
-from treecdf._common.typing import Array
+from treecdf._common.typing import Array, Ints
 
-Column = NDArray[Any]  # numbers with NaN for gaps, or names of levels with None for gaps
-_GAP = ""  # the level of a category's gaps: no other level is empty
-_MOST_INDICATORS = 16  # levels with an indicator of their own
-_PRIOR_ROWS = 10.0  # rows the mean of all outcomes counts for in the mean of a level
-_N_FOLDS = 5  # for means of levels
+# A column as it was read (see `reading`): float64 with NaN where a value is missing, or an object array of the names
+# of levels with None where one is missing.
+Column = NDArray[Any]
+
+_MOST_INDICATORS = 16  # Levels with an indicator of their own; categories with more levels also get mean outcomes.
+_PRIOR_ROWS = 10.0  # The mean of all outcomes counts for so many rows in the mean of a level.
+_N_FOLDS = 5  # Folds for the out-of-fold means of levels.
 
 
 @dataclass(frozen=True)
 class Number:
-    """A column of numbers; a gap gets the median, and an indicator if training rows had gaps."""
+    """A column of numbers; a missing value gets the median, and an indicator if training rows had missing values."""
 
     median: float
     has_gaps: bool
@@ -38,7 +36,7 @@ class Number:
 
     @property
     def width(self) -> int:
-        """Columns it becomes."""
+        """Number of columns that the encoder returns."""
         return 1 + self.has_gaps
 
     def __call__(self, column: Column) -> Array:
@@ -52,59 +50,68 @@ class Number:
 class Category:
     """A column of names: indicators of the common levels, and mean outcomes of all of them if there are many.
 
-    A level that training rows did not have has no indicator and the mean of all rows.
+    A missing value is a level of its own if training rows had any. A level that training rows did not have has no
+    indicator and the mean of all rows.
     """
 
     levels: tuple[str, ...]  # most common first
+    missing_place: int  # place of the missing values among the levels, most common first; -1 if there were none
     n_indicators: int
-    means: Array  # (levels + 1, d or 0), standardised; the last row is for other levels
+    means: Array  # (n_levels + 1, d or 0), standardised; the last row is for other levels
 
     @staticmethod
     def fit(column: Column, z: Array, weight: Array) -> Category:
         """From training values (n,), standardised outcomes z (n, d) and weights (n,)."""
-        names, place = np.unique(_named(column), return_inverse=True)
-        order = np.argsort(-np.bincount(place, weight), kind="stable")
-        levels = tuple(str(name) for name in names[order])
+        total: Counter[str | None] = Counter()
+        for name, own in zip(column.tolist(), weight.tolist(), strict=True):
+            total[name] += own
+        names = sorted(total, key=lambda name: (name is not None, name or ""))
+        names.sort(key=lambda name: -total[name])  # ties stay in alphabetical order
+        missing_place = names.index(None) if None in total else -1
+        levels = tuple(name for name in names if name is not None)
         # Of two levels one indicator says it all.
-        n_indicators = 1 if len(levels) <= 2 else min(len(levels), _MOST_INDICATORS)
-        has_means = len(levels) > _MOST_INDICATORS
-        means = _means_of_levels(np.argsort(order)[place], len(levels), z, weight) if has_means else np.empty((0, 0))
-        return Category(levels, n_indicators, means)
+        n_indicators = 1 if len(names) <= 2 else min(len(names), _MOST_INDICATORS)
+        category = Category(levels, missing_place, n_indicators, np.empty((0, 0)))
+        if len(names) <= _MOST_INDICATORS:
+            return category
+        means = _means_of_levels(category.codes(column), len(names), z, weight)
+        return Category(levels, missing_place, n_indicators, means)
+
+    @property
+    def n_levels(self) -> int:
+        """Number of levels, the missing values counted as one."""
+        return len(self.levels) + (self.missing_place >= 0)
 
     @property
     def width(self) -> int:
-        """Columns it becomes."""
+        """Number of columns that the encoder returns."""
         return self.n_indicators + self.means.shape[1]
 
-    def cross_fit(self, column: Column, z: Array, weight: Array, fold: NDArray[np.int64]) -> Array:
-        """Numbers (n, width) of the training rows: each gets means of levels that are taken without its own fold."""
-        numbers, code = self(column), self._codes(column)
+    def cross_fit(self, column: Column, z: Array, weight: Array, fold: Ints) -> Array:
+        """Numbers (n, width) of the training rows; the means of levels are out-of-fold."""
+        numbers, code = self(column), self.codes(column)
         if self.means.size:
             for f in range(_N_FOLDS):
                 own = fold == f
-                others = _means_of_levels(code[~own], len(self.levels), z[~own], weight[~own])
+                others = _means_of_levels(code[~own], self.n_levels, z[~own], weight[~own])
                 numbers[own, self.n_indicators :] = others[code[own]]
         return numbers
 
     def __call__(self, column: Column) -> Array:
         """Names (n,) as numbers (n, width)."""
-        code = self._codes(column)
+        code = self.codes(column)
         indicators = (code[:, None] == np.arange(self.n_indicators)).astype(np.float64)
         return np.hstack([indicators, self.means[code]]) if self.means.size else indicators
 
-    def _codes(self, column: Column) -> NDArray[np.int64]:
-        """Place of each name among the levels; their number for names that are not among them."""
-        known = {level: k for k, level in enumerate(self.levels)}
-        names, place = np.unique(_named(column), return_inverse=True)
-        return np.array([known.get(str(name), len(known)) for name in names], np.int64)[place]
+    def codes(self, column: Column) -> Ints:
+        """Place (n,) of each name among the levels; `n_levels` for names that are not among them."""
+        unknown, missing = self.n_levels, self.missing_place
+        code: dict[str | None, int] = {None: missing if missing >= 0 else unknown}
+        code |= {level: k + (0 <= missing <= k) for k, level in enumerate(self.levels)}
+        return np.array([code.get(name, unknown) for name in column.tolist()], np.int64)
 
 
-def _named(column: Column) -> NDArray[Any]:
-    """Names (n,) with the gaps' own name, as text."""
-    return np.array([_GAP if name is None else name for name in column], dtype=np.str_)
-
-
-def _means_of_levels(code: NDArray[np.int64], n_levels: int, z: Array, weight: Array) -> Array:
+def _means_of_levels(code: Ints, n_levels: int, z: Array, weight: Array) -> Array:
     """Means (levels + 1, d) of standardised outcomes z (n, d), drawn towards 0, the mean of all of them."""
     total = np.bincount(code, weight, minlength=n_levels + 1)
     sums = [np.bincount(code, weight * column, minlength=n_levels + 1) for column in z.T]
@@ -112,6 +119,7 @@ def _means_of_levels(code: NDArray[np.int64], n_levels: int, z: Array, weight: A
 
 
 def _standardised(y: Array, weight: Array) -> Array:
+    """Outcomes (n, d) of mean 0 and standard deviation 1."""
     share = weight / weight.sum()
     unit = np.abs(y).max(axis=0)
     part = y / np.where(unit > 0, unit, 1.0)  # squares of large numbers overflow
@@ -130,7 +138,7 @@ class Covariates:
     def cross_fit(
         columns: Sequence[Column], y: Array, weight: Array, rng: np.random.Generator
     ) -> tuple[Covariates, Array]:
-        """From training columns (n,), outcomes y (n, d) and weights; and the numbers (n, k) of the training rows."""
+        """The encoders, and the training rows (n, k), from columns (n,), outcomes y (n, d) and weights (n,)."""
         z = _standardised(y, weight)
         made = tuple(Number.fit(c) if c.dtype.kind == "f" else Category.fit(c, z, weight) for c in columns)
         covariates = Covariates(made)
@@ -144,9 +152,14 @@ class Covariates:
         return covariates, np.ascontiguousarray(np.hstack(parts))
 
     def __call__(self, columns: Sequence[Column]) -> Array:
-        """Numbers (n, k), rows next to each other in memory."""
+        """Numbers (n, k) of columns (n,), rows next to each other in memory."""
         parts = [part(column) for part, column in zip(self.columns, columns, strict=True)]
         return np.ascontiguousarray(np.hstack(parts))
+
+    @property
+    def width(self) -> int:
+        """k, the number of columns that all encoders return together."""
+        return sum(part.width for part in self.columns)
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -154,152 +167,6 @@ class Covariates:
         return tuple("number" if isinstance(part, Number) else "category" for part in self.columns)
 
     def places(self) -> list[slice]:
-        """Where the numbers of each column are."""
+        """Which of the k numbers each column has become."""
         ends = np.cumsum([part.width for part in self.columns])
         return [slice(int(end - part.width), int(end)) for end, part in zip(ends, self.columns, strict=True)]
-
-
-# Reading
-
-
-def read_columns(model: BaseEstimator, X: ArrayLike, categorical_features: Any, *, reset: bool) -> list[Column]:
-    """The columns of a frame or an array, each of numbers or of names; the model remembers or checks their names."""
-    read = _columns_of_frame if is_frame(X) else _columns_of_array
-    return read(model, X, categorical_features, reset)
-
-
-def _columns_of_frame(model: BaseEstimator, X: Any, categorical_features: Any, reset: bool) -> list[Column]:
-    names = [str(name) for name in X.columns]
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"X has more than one column {twice!r}: names of columns must be unique.")
-    if not reset:
-        X = _in_order(model, X, names)
-    validate_data(model, X, skip_check_array=True, reset=reset)
-    _check_shape(X.shape)
-    declared, kinds = _declared(categorical_features, len(names), names), _kinds(model, len(names), reset)
-    return [
-        _read(X[name].to_numpy(), f"column {str(name)!r}", declared[j] or _is_categorical(X[name]), kinds[j])
-        for j, name in enumerate(X.columns)
-    ]
-
-
-def is_frame(X: Any) -> bool:
-    """Whether it is a pandas or polars frame, or anything alike."""
-    return hasattr(X, "columns") and hasattr(X, "shape") and hasattr(X, "__getitem__")
-
-
-def _in_order(model: BaseEstimator, X: Any, names: Sequence[str]) -> Any:
-    """The frame with the columns of the training frame in their order."""
-    wanted = getattr(model, "feature_names_in_", None)
-    if wanted is None or set(wanted) != set(names):
-        return X  # scikit-learn's own check says what is missing
-    place = {name: number for name, number in zip(names, X.columns, strict=True)}
-    return X[[place[name] for name in wanted]]
-
-
-def _columns_of_array(model: BaseEstimator, X: ArrayLike, categorical_features: Any, reset: bool) -> list[Column]:
-    given = np.asarray(X) if isinstance(X, (list, tuple)) else X
-    is_numeric = categorical_features is None and getattr(getattr(given, "dtype", None), "kind", "f") not in "OUS"
-    if is_numeric and (reset or set(model.covariates_.kinds) <= {"number"}):
-        values = validate_data(model, X, reset=reset, dtype=np.float64, order="C", ensure_all_finite="allow-nan")
-        return list(values.T)
-    values = validate_data(model, X, reset=reset, dtype=None, ensure_all_finite=False)
-    q = values.shape[1]
-    declared, kinds = _declared(categorical_features, q, None), _kinds(model, q, reset)
-    return [_read(values[:, j], f"column {j}", declared[j], kinds[j]) for j in range(q)]
-
-
-def _kinds(model: BaseEstimator, q: int, reset: bool) -> Sequence[str | None]:
-    """What training columns were, None if this is training."""
-    return [None] * q if reset else model.covariates_.kinds
-
-
-def _check_shape(shape: tuple[int, int]) -> None:
-    n, q = shape
-    if not n:
-        raise ValueError(f"Found array with 0 sample(s) (shape={shape}) while a minimum of 1 is required.")
-    if not q:
-        raise ValueError(f"0 feature(s) (shape={shape}) while a minimum of 1 is required.")
-
-
-def _declared(categorical_features: Any, q: int, names: Sequence[str] | None) -> list[bool]:
-    """Which columns the user calls categories."""
-    if categorical_features is None:
-        return [False] * q
-    given = list(np.atleast_1d(np.asarray(categorical_features)))
-    if len(given) == q and all(isinstance(part, (bool, np.bool_)) for part in given):
-        return [bool(part) for part in given]
-    place = {name: j for j, name in enumerate(names or [])} | {j: j for j in range(-q, q)}
-    unknown = [part for part in given if _plain(part) not in place]
-    if unknown:
-        raise ValueError(f"categorical_features names {_plain(unknown[0])!r}, which is no column of X.")
-    chosen = {place[_plain(part)] % q for part in given}
-    return [j in chosen for j in range(q)]
-
-
-def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value
-
-
-def _is_categorical(column: Any) -> bool:
-    dtype = str(column.dtype)
-    return dtype == "category" or dtype.startswith(("Categorical", "Enum"))
-
-
-def _read(values: NDArray[Any], where: str, is_category: bool, kind: str | None) -> Column:
-    """A column as numbers or names, as its dtype says, or as `kind` says that training rows were."""
-    if values.dtype.kind in "mM" or (values.dtype.kind == "O" and any(_is_date(value) for value in values)):
-        raise ValueError(
-            f"{where} of X holds dates: turn them into numbers first, for example days since a date, month, weekday."
-        )
-    if kind == "category" or (kind is None and is_category):
-        return _names(values)
-    numbers = _numbers(values)
-    if numbers is None:
-        if kind == "number":
-            raise ValueError(f"{where} of X had numbers when the model was fitted; got {_first_name(values)!r}.")
-        return _names(values)
-    if np.isinf(numbers).any():
-        raise ValueError(f"{where} of X contains infinity: covariates must be finite or missing.")
-    return numbers
-
-
-def _is_date(value: Any) -> bool:
-    return isinstance(value, (datetime.date, datetime.timedelta, np.datetime64, np.timedelta64))
-
-
-def _is_gap(value: Any) -> bool:
-    return (
-        value is None or type(value).__name__ in ("NAType", "NaTType") or (isinstance(value, Real) and value != value)
-    )
-
-
-def _numbers(values: NDArray[Any]) -> Array | None:
-    """Values as float64, NaN for gaps; None if some are no numbers."""
-    if values.dtype.kind in "biuf":
-        return values.astype(np.float64)
-    if values.dtype.kind == "c":
-        raise ValueError("Complex data not supported: covariates must be real numbers or names.")
-    if values.dtype.kind != "O" or not all(_is_gap(v) or isinstance(v, (Real, Decimal, np.bool_)) for v in values):
-        return None
-    return np.array([np.nan if _is_gap(value) else float(value) for value in values])
-
-
-def _names(values: NDArray[Any]) -> Column:
-    """Values as names of levels, None for gaps. 3, 3.0 and "3" are the same level."""
-    return np.array([_name(value) for value in values], dtype=object)
-
-
-def _name(value: Any) -> str | None:
-    if _is_gap(value):
-        return None
-    if isinstance(value, (dict, list, set, tuple, np.ndarray)):
-        raise TypeError(f"A covariate's argument must be a string or a real number; got {value!r}.")
-    if isinstance(value, (float, np.floating)) and float(value).is_integer():
-        return str(int(value))
-    return str(value) or " "
-
-
-def _first_name(values: NDArray[Any]) -> Any:
-    return _plain(next(v for v in values if not _is_gap(v) and not isinstance(v, (Real, Decimal, np.bool_))))

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_array
 
-from treecdf._common.typing import Array
-from treecdf.data.columns import Covariates, read_columns
+from treecdf._common.protocols import Frame
+from treecdf._common.typing import Array, Bound, Ints
+from treecdf.data.columns import Column, Covariates
+from treecdf.data.reading import Schema, learn_columns, read_columns
 
-Bound = tuple[float | None, float | None]
 _LARGEST_OUTCOME = 1e307  # so that the box around the outcomes is finite
 
 
@@ -29,7 +29,7 @@ class Table:
     x: Array
     y: Array
     weight: Array
-    number: NDArray[np.int64]
+    number: Ints
 
     def __len__(self) -> int:
         return len(self.x)
@@ -39,32 +39,49 @@ class Table:
         return Table(self.x[rows], self.y[rows], self.weight[rows], self.number[rows])
 
 
-def read_table(
-    model: BaseEstimator,
-    X: ArrayLike,
+def learn_table(
+    X: ArrayLike | Frame,
     y: ArrayLike,
     sample_weight: ArrayLike | None,
-    rng: np.random.Generator | None = None,
-) -> Table:
-    """Validated table; with a generator the model learns the covariates from it, else they are checked against it."""
-    columns = read_columns(model, X, model.categorical_features, reset=rng is not None)
+    categorical_features: Any,
+    rng: np.random.Generator,
+) -> tuple[Table, Schema]:
+    """The validated table of training rows, and what is learnt of its columns."""
+    names, columns = learn_columns(X, categorical_features)
+    rows = _align(columns, y, sample_weight)
+    covariates, x = Covariates.cross_fit(rows.columns, rows.y, rows.weight, rng)
+    return Table(x, rows.y, rows.weight, rows.number), Schema(names, covariates)
+
+
+def read_table(schema: Schema, X: ArrayLike | Frame, y: ArrayLike, sample_weight: ArrayLike | None) -> Table:
+    """The validated table of rows with columns like those of the training rows."""
+    rows = _align(read_columns(schema, X), y, sample_weight)
+    return Table(schema.covariates(rows.columns), rows.y, rows.weight, rows.number)
+
+
+def read_covariates(schema: Schema, X: ArrayLike | Frame) -> Array:
+    """Covariates (n, q) as the fitted model sees them, rows next to each other in memory."""
+    return schema.covariates(read_columns(schema, X))
+
+
+@dataclass(frozen=True)
+class _Aligned:
+    """Columns, outcomes (n, d), weights (n,) and row numbers (n,) of the rows that have a weight."""
+
+    columns: list[Column]
+    y: Array
+    weight: Array
+    number: Ints
+
+
+def _align(columns: Sequence[Column], y: ArrayLike, sample_weight: ArrayLike | None) -> _Aligned:
     outcomes = read_outcomes(y)
     n = len(columns[0])
     if n != len(outcomes):
         raise ValueError(f"X has {n} rows and y has {len(outcomes)}: they must have the same number.")
     weight = read_weights(sample_weight, n)
     counted = np.flatnonzero(weight > 0)
-    columns, outcomes, weight = [column[counted] for column in columns], outcomes[counted], weight[counted]
-    if rng is None:
-        x = model.covariates_(columns)
-    else:
-        model.covariates_, x = Covariates.cross_fit(columns, outcomes, weight, rng)
-    return Table(x, outcomes, weight, counted)
-
-
-def read_covariates(model: BaseEstimator, X: ArrayLike) -> Array:
-    """Covariates (n, q) as the fitted model sees them, rows next to each other in memory."""
-    return model.covariates_(read_columns(model, X, model.categorical_features, reset=False))
+    return _Aligned([column[counted] for column in columns], outcomes[counted], weight[counted], counted)
 
 
 def outcome_names(y: Any, n_outcomes: int) -> tuple[str, ...]:
@@ -79,11 +96,13 @@ def read_outcomes(y: ArrayLike, n_outcomes: int | None = None) -> Array:
     """Outcomes (n, d) as float64; a flat y is one outcome."""
     if y is None:
         raise ValueError("y is missing: the model requires y to be passed, but the target y is None.")
+    if isinstance(y, np.ma.MaskedArray):
+        y = np.ma.filled(y.astype(np.float64), np.nan)
     try:
         values = check_array(
             y, dtype=np.float64, ensure_2d=False, ensure_all_finite=False, allow_nd=True, input_name="y"
         )
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise ValueError(f"y cannot be read as numbers: {error}") from None
     if values.ndim == 1:
         values = values[:, None]

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 import numpy as np
 from joblib import Parallel, delayed
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import solve
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
@@ -22,9 +22,11 @@ from treecdf._common.random import as_generator
 from treecdf._common.typing import Array, Ints
 from treecdf._common.validation import check_setting, is_int
 from treecdf.bases.student import Student
+from treecdf.data.columns import Covariates
 from treecdf.data.scaling import Standardizer
-from treecdf.data.table import read_covariates, read_outcomes, read_table
+from treecdf.data.table import learn_table, read_covariates, read_outcomes, read_table
 from treecdf.estimators.regressor import TreeFlowRegressor
+from treecdf.estimators.state import replace_state, schema_of, schema_state
 from treecdf.flows.composition.presence import OWN_RIDGE, RIDGES, Effects, Presence, splits
 from treecdf.flows.composition.ratios import Link, Ratios, standardized
 from treecdf.flows.flow import TreeFlow
@@ -33,7 +35,7 @@ from treecdf.flows.weights import equal_weights
 from treecdf.persist.checks.models import check_compositional, expect
 from treecdf.persist.files import kept_parameters, set_fitted, write_model
 from treecdf.training.classifiers import Logistic
-from treecdf.training.parameters import check_parameter, check_parameters
+from treecdf.training.parameters import check_parameter, read_settings
 from treecdf.training.settings import Stage
 
 _TOLERANCE = 1e-6  # rows that sum to one do so to this
@@ -94,6 +96,15 @@ class CompositionalFlow(BaseEstimator):
     absent with probability 1 / (n + 2).
     """
 
+    n_features_in_: int
+    feature_names_in_: NDArray[np.object_]
+    covariates_: Covariates
+    n_taxa_: int
+    order_: Ints
+    effects_: Effects
+    presence_: Presence
+    links_: tuple[Link, ...]
+
     def __init__(
         self,
         *,
@@ -117,24 +128,29 @@ class CompositionalFlow(BaseEstimator):
         self._check_parameters()
         rng = as_generator(self.random_state)
         y = read_compositions(Y, self.normalize)
-        x = read_table(self, X, y, None, rng).x
+        table, schema = learn_table(X, y, None, self.categorical_features, rng)
+        x = table.x
         if len(x) < 2:
             raise ValueError(f"Found {len(x)} row(s) (n_samples = {len(x)}): at least 2 are required.")
         fold = make_folds(groups, len(x), rng)
         seen = np.flatnonzero(y.any(axis=0))
-        self.n_taxa_ = y.shape[1]
-        self.order_ = seen[np.argsort(-y[:, seen].mean(axis=0), kind="stable")]
-        self.effects_ = Effects.fit(x)
-        ratios = Ratios.of(y[:, self.order_])
+        order = seen[np.argsort(-y[:, seen].mean(axis=0), kind="stable")]
+        make_effects = Effects.fit(x)
+        ratios = Ratios.of(y[:, order])
         with threadpool_limits(1, user_api="blas"):
-            effects = self.effects_(x)
-            self.presence_ = Presence.fit(effects, ratios.present, fold)
-            self.links_ = self._fit_links(x, effects, ratios, fold, rng)
+            effects = make_effects(x)
+            presence = Presence.fit(effects, ratios.present, fold)
+            links = self._fit_links(x, effects, ratios, fold, rng)
+        state = {"n_taxa_": y.shape[1], "order_": order, "effects_": make_effects, "presence_": presence}
+        replace_state(self, {**schema_state(schema), **state, "links_": links}, _FITTED)
         return self
 
-    def _fit_links(self, x: Array, effects: Array, ratios: Ratios, fold: Ints, rng: np.random.Generator) -> Any:
+    def _fit_links(
+        self, x: Array, effects: Array, ratios: Ratios, fold: Ints, rng: np.random.Generator
+    ) -> tuple[Link, ...]:
+        """The log ratio of every taxon to the total of those before it."""
         tasks = []
-        for k in range(len(self.order_)):
+        for k in range(ratios.present.shape[1]):
             rows = np.flatnonzero(ratios.follows[:, k])
             features = ratios.features(k)[rows]
             seed = int(rng.integers(2**31))
@@ -150,7 +166,7 @@ class CompositionalFlow(BaseEstimator):
         check_is_fitted(self, "links_")
         check_setting("n_samples", n_samples, is_int(n_samples) and n_samples >= 0, "an integer of at least 0")
         rng = as_generator(random_state)
-        x = read_covariates(self, X)
+        x = read_covariates(schema_of(self), X)
         with threadpool_limits(1, user_api="blas"):
             effects = np.repeat(self.effects_(x), n_samples, axis=0)
             ratios = Ratios.unknown(self.presence_.draw(effects, rng)[0])
@@ -167,7 +183,7 @@ class CompositionalFlow(BaseEstimator):
         """Log density (n,) of compositions Y at covariates X, with respect to the measure named in the notes."""
         check_is_fitted(self, "links_")
         y = read_compositions(Y, self.normalize, self.n_taxa_)
-        x = read_table(self, X, y, None).x
+        x = read_table(schema_of(self), X, y, None).x
         unseen = np.setdiff1d(np.arange(self.n_taxa_), self.order_)
         possible = ~y[:, unseen].any(axis=1)
         total = np.full(len(x), -np.inf)
@@ -199,7 +215,7 @@ class CompositionalFlow(BaseEstimator):
         check_is_fitted(self, "links_")
         check_setting("n_draws", n_draws, is_int(n_draws) and n_draws >= 1, "an integer of at least 1")
         rng = as_generator(random_state)
-        effects = self.effects_(read_covariates(self, X))
+        effects = self.effects_(read_covariates(schema_of(self), X))
         zero = np.ones((len(effects), self.n_taxa_))
         chance = np.zeros((len(effects), len(self.order_)))
         with threadpool_limits(1, user_api="blas"):
@@ -236,7 +252,7 @@ class CompositionalFlow(BaseEstimator):
             return
         is_flow = type(self.flow) is TreeFlowRegressor
         check_setting("flow", self.flow, is_flow, "None or a TreeFlowRegressor")
-        check_parameters(self.flow)
+        read_settings(self.flow.get_params(deep=False))
         names = self.flow.categorical_features
         check_setting("flow.categorical_features", names, names is None, "None: name columns of X in CompositionalFlow")
 

@@ -6,6 +6,8 @@ import sys
 import time
 from typing import TextIO
 
+from treecdf.training.context import News, Report
+
 
 class Progress:
     """A line of text that is rewritten at most ten times a second; silent unless `verbose` and on a terminal."""
@@ -38,3 +40,23 @@ def bar(done: float, width: int = 24) -> str:
     """A bar of `width` characters, `done` of it (0 to 1) full."""
     full = round(min(max(done, 0.0), 1.0) * width)
     return "[" + "#" * full + "." * (width - full) + "]"
+
+
+def reporter(progress: Progress, max_trees: int) -> Report:
+    """Tells people how far a fit is, in words and with a bar."""
+    trees = 0
+
+    def report(news: News) -> None:
+        nonlocal trees
+        history = news.history
+        if news.n_flows == 1:
+            stage = history.stage[-1]
+            done = bar(history.stage.count(stage) / max_trees)
+            text = f"stage {stage + 1} {done} {len(history.stage)} trees"
+        else:
+            trees += sum(history.kept)
+            done = bar((news.flow + 1) / news.n_flows)
+            text = f"{done} {news.flow + 1} of {news.n_flows} flows, {trees} trees"
+        progress.show(f"{text}, validation log-likelihood {news.score:.4f}")
+
+    return report

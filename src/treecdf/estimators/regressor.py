@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import warnings
 from collections.abc import Sequence
-from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -15,47 +13,35 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from treecdf._common.random import as_generator
-from treecdf._common.steps import Steps, stop_by_interrupt
+from treecdf._common.protocols import Seed
 from treecdf._common.typing import Array
-from treecdf._kernels.compiling import announce_compilation
 from treecdf.bases.atoms import Atoms
-from treecdf.bases.protocol import Bound
-from treecdf.data.recording import Grid, continuous_part, notes, read_atoms, read_grid
+from treecdf.data.columns import Covariates
+from treecdf.data.recording import Grid
 from treecdf.data.table import (
-    Table,
-    check_bounds,
-    check_counts,
-    check_size,
-    has_repeats,
     is_dask,
-    outcome_names,
-    read_bounds,
     read_covariates,
     read_outcomes,
-    read_table,
     read_weights,
 )
-from treecdf.estimators.progress import Progress, bar
+from treecdf.estimators.fitting import FittedState, fit_table, fit_table_in_pieces
+from treecdf.estimators.state import replace_state, schema_of
 from treecdf.flows.distribution import ConditionalDistribution
+from treecdf.flows.mixture import Mixture
 from treecdf.flows.recorded import RecordedDistribution
-from treecdf.flows.results import History
+from treecdf.flows.results import Family
 from treecdf.flows.summary import summarize
 from treecdf.persist.checkpoint import Checkpoint, NoCheckpoint
 from treecdf.persist.checks.models import check_fitted, expect
 from treecdf.persist.files import set_fitted, write_model
-from treecdf.training.ensemble import Ensemble, fit_ensemble
-from treecdf.training.importance import importances
-from treecdf.training.jobs import Report
-from treecdf.training.parameters import check_base, check_parameters
-from treecdf.training.plan import PAPER_STAGES, has_no_rotations, make_plan
-from treecdf.training.settings import Growth, Stage
+from treecdf.training.jobs import n_threads
+from treecdf.training.parameters import read_settings
+from treecdf.training.plan import PAPER_STAGES
+from treecdf.training.settings import Stage
 from treecdf.training.sources.parquet import ParquetPieces
-from treecdf.training.sources.pieces import Pieces
-from treecdf.training.streaming import fit_pieces
 
-_NOT_IN_THE_MODEL = ("n_jobs", "random_state", "verbose", "checkpoint", "on_interrupt")  # settings that do not shape it
-FORMAT = "treecdf model"  # of its file, and what that keeps of a fitted model
+FORMAT = "treecdf model"  # What its file says it is.
+# What a file keeps of a fitted model.
 _FITTED = (
     "n_features_in_",
     "feature_names_in_",
@@ -176,6 +162,21 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
         Share of each covariate in the log-likelihood that is lost when it is shuffled among training rows.
     """
 
+    n_features_in_: int
+    feature_names_in_: NDArray[np.object_]
+    n_outcomes_: int
+    outcome_names_: tuple[str, ...]
+    covariates_: Covariates
+    atoms_: Atoms | None
+    grid_: Grid | None
+    notes_: tuple[str, ...]
+    mixture_: Mixture
+    families_: tuple[Family, ...]
+    family_weights_: Array
+    history_: dict[str, NDArray[Any]]
+    n_trees_: int
+    feature_importances_: Array
+
     def __init__(
         self,
         *,
@@ -201,7 +202,7 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
         subsample: float | None = None,
         split_search: str = "score",
         n_jobs: int | None = None,
-        random_state: Any = None,
+        random_state: Seed = None,
         checkpoint: str | os.PathLike[str] | None = None,
         on_interrupt: str = "raise",
         verbose: int = 0,
@@ -253,36 +254,27 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
         A row of weight 2 equals the row twice. X_val, y_val (with their weights) decide when to stop; without them
         a random `validation_fraction` of the rows does.
         """
+        settings = read_settings(self.get_params(deep=False))
         if is_dask(X):
-            if X_val is not None or y_val is not None:
-                raise ValueError("X_val and y_val are for arrays and frames; of Dask collections rows are set aside.")
+            if X_val is not None or y_val is not None or sample_weight_val is not None:
+                given = "X_val, y_val and sample_weight_val"
+                raise ValueError(f"{given} are for arrays and frames; of Dask collections rows are set aside.")
             from treecdf.training.sources.dask import DaskPieces
 
-            return self._fit_pieces(DaskPieces(X, y, sample_weight))
-        check_parameters(self)
-        checkpoint = NoCheckpoint() if self.checkpoint is None else Checkpoint(self.checkpoint)
-        rng = checkpoint.generator(self.random_state)
-        table = read_table(self, X, y, sample_weight, rng)
-        check_size(table)
-        check_counts(table, self.min_samples_node)
-        self.n_outcomes_ = table.y.shape[1]
-        self.outcome_names_ = outcome_names(y, self.n_outcomes_)
-        bounds = read_bounds(self.bounds, self.n_outcomes_)
-        check_bounds(table, bounds, "y")
-        check_base(self, bounds)
-        validation = self._validation(X_val, y_val, sample_weight_val)
-        checkpoint.begin(self._settings(), table, validation)
-        self.notes_ = notes(table, self.atoms, self.resolution)
-        table, validation = self._read_recording(table, validation, bounds, rng)
-        plan = make_plan(self, len(table), table.x.shape[1], bounds, has_repeats(table.y))
-
-        announce_compilation()
-        with contextlib.closing(Progress(self.verbose)) as progress, stop_by_interrupt(self.on_interrupt) as stop:
-            report, steps = _reporter(progress, self.max_trees), partial(checkpoint.steps, stop)
-            ensemble = fit_ensemble(plan, table, validation, rng, self.n_jobs, self._n_threads(), report, steps)
-        if not ensemble.missing:
+            return self._take(fit_table_in_pieces(settings, DaskPieces(X, y, sample_weight)))
+        checkpoint = NoCheckpoint() if settings.checkpoint is None else Checkpoint(settings.checkpoint)
+        validation = None
+        if X_val is not None and y_val is not None:
+            validation = X_val, y_val, sample_weight_val
+        elif X_val is not None or y_val is not None:
+            raise ValueError("Expected X_val and y_val together; got only one of them.")
+        elif sample_weight_val is not None:
+            raise ValueError("Expected X_val and y_val with sample_weight_val; got only the weights.")
+        fitted = fit_table(settings, (X, y, sample_weight), validation, checkpoint)
+        self._take(fitted)
+        if not fitted.missing:
             checkpoint.remove()
-        return self._finish(ensemble, table, rng)
+        return self
 
     def fit_parquet(
         self,
@@ -299,47 +291,20 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
         temporary files: 9 q + 16 d + 70 bytes a row. One flow on base="box" or "student" is trained, the same as rows
         in memory give; "auto" is "box" for one outcome. See docs/scaling.md.
         """
-        return self._fit_pieces(ParquetPieces(path, outcomes, covariates, sample_weight, directory))
+        settings = read_settings(self.get_params(deep=False))
+        pieces = ParquetPieces(path, outcomes, covariates, sample_weight, directory)
+        return self._take(fit_table_in_pieces(settings, pieces))
 
-    def _fit_pieces(self, pieces: Pieces) -> Self:
-        check_parameters(self)
-        rng = as_generator(self.random_state)
-        announce_compilation()
-        with contextlib.closing(Progress(self.verbose)) as progress, stop_by_interrupt(self.on_interrupt) as stop:
-            ensemble, sample = fit_pieces(self, pieces, rng, _reporter(progress, self.max_trees), Steps(stop))
-        self.notes_ = notes(sample, self.atoms, self.resolution)
-        self.atoms_: Atoms | None = None
-        self.grid_: Grid | None = None
-        return self._finish(ensemble, sample, rng)
-
-    def _finish(self, ensemble: Ensemble, table: Table, rng: np.random.Generator) -> Self:
-        self.mixture_ = ensemble.mixture()
-        self.families_, self.family_weights_ = ensemble.families, ensemble.weights
-        self.history_ = _concatenate(ensemble.histories)
-        self.n_trees_ = sum(len(block) for flow in self.mixture_.trees() for block in flow.blocks)
-        self.feature_importances_ = importances(self.mixture_, table, self.covariates_.places(), rng, self._n_threads())
-        if ensemble.missing:
-            goes_on = "" if self.checkpoint is None else " Its checkpoint stays: the same fit again goes on from there."
-            missing = f"The fit was interrupted; the model is without {', '.join(ensemble.missing)}.{goes_on}"
+    def _take(self, fitted: FittedState) -> Self:
+        """Put a new fitted state in place, and say what is missing of it."""
+        replace_state(self, fitted.attributes, _FITTED)
+        if fitted.missing:
+            goes_on = ""
+            if self.checkpoint is not None:
+                goes_on = " Its checkpoint stays: the same fit again goes on from there."
+            missing = f"The fit was interrupted; the model is without {', '.join(fitted.missing)}.{goes_on}"
             warnings.warn(missing, UserWarning, stacklevel=3)
         return self
-
-    def _settings(self) -> dict[str, Any]:
-        """Settings that shape the model."""
-        return {k: value for k, value in self.get_params(deep=False).items() if k not in _NOT_IN_THE_MODEL}
-
-    def _read_recording(
-        self, table: Table, validation: Table | None, bounds: Sequence[Bound], rng: np.random.Generator
-    ) -> tuple[Table, Table | None]:
-        """Learn the atoms; the rows that are left for the flow, spread over the cells of the grid."""
-        values, self.grid_ = read_atoms(self.atoms, table), read_grid(self.resolution, table)
-        self.atoms_ = Atoms.fit(values, table, rng) if len(values) else None
-        table = continuous_part(table, values, self.grid_, bounds, rng)
-        check_size(table, len(values))
-        if validation is not None:
-            validation = continuous_part(validation, values, self.grid_, bounds, rng)
-            validation = validation if len(validation) else None
-        return table, validation
 
     def predict_distribution(self, X: ArrayLike) -> ConditionalDistribution:
         """The conditional distributions at covariates X (n, q)."""
@@ -349,7 +314,9 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
 
             lazy: Any = LazyDistribution(self, X)
             return lazy
-        distribution = ConditionalDistribution(self.mixture_, read_covariates(self, X), self._n_threads())
+        distribution = ConditionalDistribution(
+            self.mixture_, read_covariates(schema_of(self), X), n_threads(self.n_jobs)
+        )
         if self.atoms_ is None and self.grid_ is None:
             return distribution
         return RecordedDistribution(distribution, self.atoms_, self.grid_)
@@ -364,7 +331,7 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
             raise ValueError(f"X has {len(distribution)} rows and y has {len(values)}: they must have the same number.")
         return distribution.logpdf(values[:, 0] if self.n_outcomes_ == 1 else values)
 
-    def sample(self, X: ArrayLike, n_samples: int = 100, random_state: Any = None) -> Array:
+    def sample(self, X: ArrayLike, n_samples: int = 100, random_state: Seed = None) -> Array:
         """Draws at covariates X: (n, n_samples) for one outcome, (n, n_samples, d) for several."""
         return self.predict_distribution(X).sample(n_samples, random_state)
 
@@ -394,7 +361,7 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
         Models with scikit-learn classifiers, regressors or clusterers inside raise ModelFileError: use skops or joblib.
         """
         check_is_fitted(self, "mixture_")
-        check_parameters(self)
+        read_settings(self.get_params(deep=False))
         fitted = {name: getattr(self, name) for name in _FITTED if hasattr(self, name)}
         write_model(path, FORMAT, self.get_params(deep=False), fitted, check_fitted)
 
@@ -402,7 +369,7 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
     def _restored(cls, parameters: dict[str, Any], fitted: dict[str, Any]) -> Self:
         """The model in a file."""
         model = cls(**parameters)
-        check_parameters(model)
+        read_settings(model.get_params(deep=False))
         expect(model.checkpoint is None, "no checkpoint")
         check_fitted(fitted)
         set_fitted(model, fitted, _FITTED)
@@ -415,66 +382,3 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
         tags.input_tags.categorical = True
         tags.input_tags.string = True
         return tags
-
-    def _growth(self) -> Growth:
-        return Growth(
-            c0=self.c0,
-            gamma=self.gamma,
-            eta=self.eta,
-            grid_size=self.grid_size,
-            min_samples_node=self.min_samples_node,
-            split_search=self.split_search,
-            subsample=1.0 if self.subsample is None else self.subsample,
-        )
-
-    def _validation(
-        self, X_val: ArrayLike | None, y_val: ArrayLike | None, sample_weight_val: ArrayLike | None
-    ) -> Table | None:
-        if (X_val is None) != (y_val is None):
-            raise ValueError("Expected X_val and y_val together; got only one of them.")
-        if X_val is None or y_val is None:
-            if sample_weight_val is not None:
-                raise ValueError("Expected X_val and y_val with sample_weight_val; got only the weights.")
-            has_rotations = self.n_outcomes_ > 1 and not has_no_rotations(self.rotations)
-            if has_rotations and self.weights == "stacked" and self.validation_fraction == 0:
-                raise ValueError("weights='stacked' needs validation rows: expected validation_fraction above 0.")
-            return None
-        validation = read_table(self, X_val, y_val, sample_weight_val)
-        read_outcomes(validation.y, self.n_outcomes_)
-        check_bounds(validation, read_bounds(self.bounds, self.n_outcomes_), "y_val")
-        return validation
-
-    def _n_threads(self) -> int:
-        if self.n_jobs is None:
-            return 1
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        return self.n_jobs if self.n_jobs > 0 else max(1, cores + 1 + self.n_jobs)
-
-
-def _reporter(progress: Progress, max_trees: int) -> Report:
-    """Tells people how far the fit is."""
-    trees = 0
-
-    def report(n_flows: int, flow: int, history: History, score: float) -> None:
-        nonlocal trees
-        if n_flows == 1:
-            stage = history.stage[-1]
-            done = bar(history.stage.count(stage) / max_trees)
-            text = f"stage {stage + 1} {done} {len(history.stage)} trees"
-        else:
-            trees += sum(history.kept)
-            text = f"{bar((flow + 1) / n_flows)} {flow + 1} of {n_flows} flows, {trees} trees"
-        progress.show(f"{text}, validation log-likelihood {score:.4f}")
-
-    return report
-
-
-def _concatenate(histories: Sequence[History]) -> dict[str, NDArray[Any]]:
-    """The members' histories as one table."""
-    member = np.repeat(np.arange(len(histories)), [len(history.stage) for history in histories])
-
-    def column(name: str, kind: type) -> NDArray[Any]:
-        return np.concatenate([np.array(getattr(history, name), dtype=kind) for history in histories])
-
-    kinds = {"stage": int, "train": float, "validation": float, "kept": bool}
-    return {"member": member} | {name: column(name, kind) for name, kind in kinds.items()}

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from treecdf._common.typing import Array
 from treecdf.flows.flow import TreeFlow
@@ -39,3 +44,14 @@ class Fitted:
     history: History
     left_out: Array | None = None
     is_whole: bool = True  # not stopped before it had all its trees
+
+
+def history_table(histories: Sequence[History]) -> dict[str, NDArray[Any]]:
+    """The histories of several members as columns: member, stage, train, validation, kept."""
+    member = np.repeat(np.arange(len(histories)), [len(history.stage) for history in histories])
+
+    def column(name: str, kind: type) -> NDArray[Any]:
+        return np.concatenate([np.array(getattr(history, name), dtype=kind) for history in histories])
+
+    kinds = {"stage": int, "train": float, "validation": float, "kept": bool}
+    return {"member": member} | {name: column(name, kind) for name, kind in kinds.items()}

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import Literal
 
 import numpy as np
 
-from treecdf._common.steps import FORGETFUL, Steps
 from treecdf._common.typing import Ints
 from treecdf.bases.box import Support
 from treecdf.bases.conditional import Conditional
@@ -23,10 +23,10 @@ from treecdf.data.table import Table
 from treecdf.flows.flow import TreeFlow
 from treecdf.flows.results import Fitted, History
 from treecdf.flows.tree import TreeSequence
-from treecdf.training.classifiers import NodeClassifier
+from treecdf.training.context import News, TrainingContext
 from treecdf.training.growing.grower import TreeGrower
 from treecdf.training.growing.located import Fold, Streamed, average, locate
-from treecdf.training.settings import Growth, Recipe
+from treecdf.training.settings import Recipe
 from treecdf.training.sources.rows import Rows, Source
 
 # A row this much denser than the uniform (per outcome) is an atom at the resolution of float64. Every stage has its
@@ -34,14 +34,17 @@ from treecdf.training.sources.rows import Rows, Source
 _LARGEST_LOG_DENSITY = 30.0
 
 
+@dataclass(frozen=True)
+class LeftOut:
+    """Which rows stop the trees early: given validation rows, else each fold (n,) in turn, or none if not `stops`."""
+
+    fold: Ints
+    validation: Table | None
+    stops: bool
+
+
 def fit_flow(
-    recipe: Recipe,
-    train: Table,
-    validation: Table | None,
-    rng: np.random.Generator,
-    pool: Executor | None = None,
-    report: Callable[[History, float], None] = lambda history, score: None,
-    steps: Steps = FORGETFUL,
+    recipe: Recipe, train: Table, validation: Table | None, rng: np.random.Generator, context: TrainingContext
 ) -> Fitted:
     """Train a flow on an unconditional base; `left_out` are the validation rows."""
     standardize = Standardizer.fit(train.x, train.weight)
@@ -51,82 +54,79 @@ def fit_flow(
     else:
         base = Support.fit(train.y, train.weight, recipe.bounds, recipe.rotation)
     located = [locate(rows, standardize, base) for rows in (train, validation) if rows is not None]
-    fold = Fold(*located)
-    return _fit_trees(recipe, standardize, base, [fold], rng, pool, report, steps)
+    return _fit_trees(recipe, standardize, base, [Fold(*located)], rng, context)
 
 
 def fit_streamed_flow(
     recipe: Recipe,
     open_sources: Callable[[Executor | None], AbstractContextManager[tuple[Source, Source | None]]],
     rng: np.random.Generator,
-    pool: Executor | None = None,
-    report: Callable[[History, float], None] = lambda history, score: None,
-    steps: Steps = FORGETFUL,
+    context: TrainingContext,
 ) -> Fitted:
     """As `fit_flow`, on sources of tables of training and validation rows; `left_out` is the mean of the latter.
 
     A table that is in memory gives the same flow, up to the rounding of sums of weights that are no whole numbers.
     """
-    with open_sources(pool) as (train, validation):
-        return _fit_sources(recipe, train, validation, rng, report, steps)
+    with open_sources(context.pool) as (train, validation):
+        standardize = Standardizer.fit_blocks(partial(train.blocks, "table"))
+        base = _streamed_base(recipe, train)
+        fold = Fold(*(Streamed.locate(rows, standardize, base) for rows in (train, validation) if rows is not None))
+        return _fit_trees(recipe, standardize, base, [fold], rng, replace(context, pool=None))
 
 
-def _fit_sources(
-    recipe: Recipe,
-    train: Source,
-    validation: Source | None,
-    rng: np.random.Generator,
-    report: Callable[[History, float], None],
-    steps: Steps,
-) -> Fitted:
-    standardize = Standardizer.fit_blocks(partial(train.blocks, "table"))
+def _streamed_base(recipe: Recipe, train: Source) -> Base:
+    """The unconditional base of a recipe, from sums over blocks or from a sample of the rows."""
     weights = train.blocks("table", sum_of_weights)
     n = sum(train.blocks("__len__"))
-    base: Base
     if recipe.base == "student":
         parts = train.blocks("every", Student.step(n))
-        base = Student.fit(*(np.concatenate(values) for values in zip(*parts, strict=True)))
-    else:
-        smallest, largest = zip(*train.blocks("table", ends_of_outcomes), strict=True)
-        base = Support.around(np.min(smallest, axis=0), np.max(largest, axis=0), sum(weights), recipe.bounds)
-    fold = Fold(*(Streamed.locate(rows, standardize, base) for rows in (train, validation) if rows is not None))
-    return _fit_trees(recipe, standardize, base, [fold], rng, None, report, steps)
+        return Student.fit(*(np.concatenate(values) for values in zip(*parts, strict=True)))
+    smallest, largest = zip(*train.blocks("table", ends_of_outcomes), strict=True)
+    return Support.around(np.min(smallest, axis=0), np.max(largest, axis=0), sum(weights), recipe.bounds)
 
 
 def fit_conditional_flows(
     recipe: Recipe,
     learners: Sequence[Learner],
     table: Table,
-    fold: Ints,
-    validation: Table | None,
-    is_stopped: bool,
+    left_out: LeftOut,
     rng: np.random.Generator,
-    pool: Executor | None = None,
-    report: Callable[[History, float], None] = lambda history, score: None,
-    steps: Steps = FORGETFUL,
+    context: TrainingContext,
 ) -> Fitted:
-    """Train a flow for each fold (n,) of the rows, stopped by the fold, all on one conditional base of one outcome.
+    """Train a flow for each fold of the rows, stopped by the fold, all on one conditional base of one outcome.
 
-    With a validation table there is one flow, stopped by that; `left_out` then are its rows, else all rows. One that
-    is not to be stopped grows on all rows.
+    With validation rows there is one flow, stopped by these; `left_out` of the result then are they, else all rows.
+    A flow that is not to be stopped early grows on all rows.
     """
+    fold, validation = left_out.fold, left_out.validation
     standardize = Standardizer.fit(table.x, table.weight)
     z = standardize(table.x)
-    base, parameters = Conditional.cross_fit(learners, z, table.y, table.weight, recipe.bounds[0], fold, rng, steps)
+    base, parameters = Conditional.cross_fit(
+        learners, z, table.y, table.weight, recipe.bounds[0], fold, rng, context.steps
+    )
     rows = locate(table, standardize, base, parameters)
     if validation is not None:
         folds = [Fold(rows, locate(validation, standardize, base))]
-    elif not is_stopped:
+    elif not left_out.stops:
         folds = [Fold(rows)]
     else:
         folds = [Fold(rows.take(fold != f), rows.take(fold == f)) for f in range(int(fold.max()) + 1)]
-    fitted = _fit_trees(recipe, standardize, base, folds, rng, pool, report, steps)
+    fitted = _fit_trees(recipe, standardize, base, folds, rng, context)
     flows = fitted.flows if any(len(block) for flow in fitted.flows for block in flow.blocks) else fitted.flows[:1]
-    left_out = fitted.left_out
-    if validation is None and left_out is not None:
-        left_out = np.empty(len(table))
-        left_out[np.argsort(fold, kind="stable")] = fitted.left_out
-    return replace(fitted, flows=flows, left_out=left_out)
+    log_density = fitted.left_out
+    if validation is None and log_density is not None:
+        log_density = np.empty(len(table))
+        log_density[np.argsort(fold, kind="stable")] = fitted.left_out
+    return replace(fitted, flows=flows, left_out=log_density)
+
+
+@dataclass(frozen=True)
+class Units:
+    """From mean log-likelihoods of the trees in the cube to those of outcomes in the user's unit."""
+
+    train: float = 0.0  # mean log density of training rows by the base
+    validation: float = 0.0
+    inside: float = 1.0  # share of the validation rows' weight that the trees move
 
 
 def _fit_trees(
@@ -135,98 +135,117 @@ def _fit_trees(
     base: Base,
     folds: Sequence[Fold],
     rng: np.random.Generator,
-    pool: Executor | None,
-    report: Callable[[History, float], None],
-    steps: Steps,
+    context: TrainingContext,
 ) -> Fitted:
     """Grow the trees of every fold; the history, and the score it reports, are in the outcomes' own unit."""
+    pool = context.pool
     rows = [(fold.train.rows(pool), None if fold.validation is None else fold.validation.rows(pool)) for fold in folds]
     held_out = [fold.validation for fold in folds if fold.validation is not None]
     train_base, _ = average([fold.train for fold in folds])
-    val_base, val_share = average(held_out) if held_out else (np.nan, 1.0)
-
-    def tell(history: History) -> None:
-        report(history, val_base + val_share * history.validation[-1])
-
-    blocks, history = boost(rows, recipe, rng, tell, steps)
-    history.train = [train_base + value for value in history.train]
-    history.validation = [val_base + val_share * value for value in history.validation]
-    score = max((value for value, kept in zip(history.validation, history.kept, strict=True) if kept), default=val_base)
+    units = Units(train_base, *(average(held_out) if held_out else (np.nan, 1.0)))
+    blocks, history = boost(rows, recipe, rng, context, units)
+    kept = (value for value, kept in zip(history.validation, history.kept, strict=True) if kept)
+    score = max(kept, default=units.validation)
     left_out = [
         fold.validation.left_out(validation, score)
         for fold, (_, validation) in zip(folds, rows, strict=True)
         if fold.validation is not None and validation is not None
     ]
     flows = tuple(TreeFlow(standardize, base, tuple(of_fold)) for of_fold in blocks)
-    return Fitted(flows, history, np.concatenate(left_out) if left_out else None, not steps.is_cut_short)
+    return Fitted(flows, history, np.concatenate(left_out) if left_out else None, not context.steps.is_cut_short)
 
 
 def boost(
     folds: Sequence[tuple[Rows, Rows | None]],
     recipe: Recipe,
     rng: np.random.Generator,
-    report: Callable[[History], None] = lambda history: None,
-    steps: Steps = FORGETFUL,
+    context: TrainingContext | None = None,
+    units: Units | None = None,
 ) -> tuple[list[list[TreeSequence]], History]:
     """Grow the stages' trees for pairs of training and validation rows, one tree for each pair at a time.
 
     Return for each pair one sequence, perhaps empty, for each stage. The folds stop together, by the mean over all
-    validation rows: no fold's own noise decides it. Log-likelihoods are those of the outcomes in the cube. Without
-    validation rows every stage grows max_trees.
+    validation rows: no fold's own noise decides it. Without validation rows every stage grows max_trees.
     """
-    history = History()
-    blocks: list[list[TreeSequence]] = [[] for _ in folds]
-    learning = [train for train, _ in folds]
-    everywhere = [rows for pair in folds for rows in pair if rows is not None]
-    stopped = folds[0][1] is not None
-    train_score = validation_score = 0.0
-    for number, (classifier, max_depth) in enumerate(recipe.stages):
+    booster = _Booster(folds, recipe, rng, context or TrainingContext(), units or Units())
+    for number in range(len(recipe.stages)):
+        booster.run_stage(number)
+    return booster.blocks, booster.history
+
+
+class _Booster:
+    """Trees, history and scores of a boosting so far; log-likelihoods are those of the outcomes in the cube."""
+
+    def __init__(
+        self,
+        folds: Sequence[tuple[Rows, Rows | None]],
+        recipe: Recipe,
+        rng: np.random.Generator,
+        context: TrainingContext,
+        units: Units,
+    ) -> None:
+        self.recipe, self.rng, self.context, self.units = recipe, rng, context, units
+        self.history = History()
+        self.blocks: list[list[TreeSequence]] = [[] for _ in folds]
+        self.train = [train for train, _ in folds]
+        self.validation = [rows for _, rows in folds if rows is not None]
+        self.train_score = self.validation_score = 0.0
+
+    def run_stage(self, number: int) -> None:
+        """Grow the trees of one stage, and keep those up to the best validation score."""
+        recipe = self.recipe
         rounds: list[list[TreeSequence]] = []
-        scores, train_scores = [validation_score], [train_score]
+        train_scores, scores = [self.train_score], [self.validation_score]
         best = 0
-        for rows in everywhere:
-            rows.keep()
+        self._all_rows("keep")
         for k in range(1, recipe.max_trees + 1):
-            trees = steps.grow(
-                rng, number, learning, partial(_grow, learning, classifier, max_depth, recipe.growth, rng)
-            )
+            trees = self._grow(number)
             if not any(len(tree) for tree in trees):
                 break
             rounds.append(trees)
-            gained, densest = _apply(trees, learning)
+            gained, densest = _apply(trees, self.train)
             train_scores.append(train_scores[-1] + gained)
-            if stopped:
-                scores.append(scores[-1] + _apply(trees, [rows for _, rows in folds if rows is not None])[0])
-            else:
-                scores.append(train_scores[-1])
-            history.stage.append(number)
-            history.train.append(train_scores[-1])
-            history.validation.append(scores[-1] if stopped else np.nan)
-            history.kept.append(True)
-            report(history)
+            scores.append(scores[-1] + _apply(trees, self.validation)[0] if self.validation else train_scores[-1])
+            self._note(number, train_scores[-1], scores[-1])
             if scores[k] > scores[best]:
                 best = k
-                for rows in everywhere:
-                    rows.keep()
-            room = _LARGEST_LOG_DENSITY * folds[0][0].n_outcomes * (number + 1) / len(recipe.stages)
-            if densest > room:
+                self._all_rows("keep")
+            if densest > _LARGEST_LOG_DENSITY * self.train[0].n_outcomes * (number + 1) / len(recipe.stages):
                 break
-            if stopped and k >= recipe.window and scores[k] <= scores[k - recipe.window]:
+            if self.validation and k >= recipe.window and scores[k] <= scores[k - recipe.window]:
                 break
         for dropped in range(best, len(rounds)):
-            history.kept[len(history.kept) - len(rounds) + dropped] = False
-        for rows in everywhere:
-            rows.restore()
-        train_score, validation_score = train_scores[best], scores[best]
-        for f, of_fold in enumerate(blocks):
+            self.history.kept[len(self.history.kept) - len(rounds) + dropped] = False
+        self._all_rows("restore")
+        self.train_score, self.validation_score = train_scores[best], scores[best]
+        for f, of_fold in enumerate(self.blocks):
             of_fold.append(TreeSequence.join([trees[f] for trees in rounds[:best] if len(trees[f])]))
-    return blocks, history
 
+    def _grow(self, number: int) -> list[TreeSequence]:
+        """A tree for each fold, of the stage with this number; none if the training is to end."""
+        classifier, max_depth = self.recipe.stages[number]
 
-def _grow(
-    rows: Sequence[Rows], classifier: NodeClassifier, max_depth: int, growth: Growth, rng: np.random.Generator
-) -> list[TreeSequence]:
-    return [TreeGrower(part, classifier, max_depth, growth, rng).grow() for part in rows]
+        def grow() -> list[TreeSequence]:
+            return [TreeGrower(rows, classifier, max_depth, self.recipe.growth, self.rng).grow() for rows in self.train]
+
+        return self.context.steps.grow(self.rng, number, self.train, grow)
+
+    def _note(self, number: int, train: float, validation: float) -> None:
+        """Add a round to the history, in the outcomes' own unit, and report it."""
+        history, units = self.history, self.units
+        history.stage.append(number)
+        history.train.append(units.train + train)
+        history.validation.append(units.validation + units.inside * validation if self.validation else np.nan)
+        history.kept.append(True)
+        self.context.report(News(history, history.validation[-1]))
+
+    def _all_rows(self, what: Literal["keep", "restore"]) -> None:
+        """Let all rows remember where they are, or go back there."""
+        for rows in (*self.train, *self.validation):
+            if what == "keep":
+                rows.keep()
+            else:
+                rows.restore()
 
 
 def _apply(trees: Sequence[TreeSequence], rows: Sequence[Rows]) -> tuple[float, float]:

@@ -7,22 +7,21 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 
-from treecdf._common.random import child
-from treecdf._common.steps import Sizes, Steps, Stopped
+from treecdf._common.steps import Sizes, Stopped
 from treecdf._common.typing import Array, Ints
 from treecdf.data.table import Table
 from treecdf.flows.chain import Chain
 from treecdf.flows.flow import TreeFlow
-from treecdf.flows.mixture import Flow, Mixture
+from treecdf.flows.mixture import Mixture
 from treecdf.flows.regions import Regions, fit_regions
 from treecdf.flows.results import Family, Fitted, History
 from treecdf.flows.weights import equal_weights, likelihood_weights, maximise, stacked_weights
-from treecdf.training.boosting import fit_conditional_flows, fit_flow, fit_streamed_flow
-from treecdf.training.jobs import Job, Report, StepsOf, Workers, run_job
+from treecdf.training.boosting import LeftOut, fit_conditional_flows, fit_flow, fit_streamed_flow
+from treecdf.training.context import TrainingContext
+from treecdf.training.jobs import Job, Workers
 from treecdf.training.plan import Plan
 from treecdf.training.settings import Recipe
 from treecdf.training.sources.rows import Source
@@ -56,38 +55,22 @@ class Ensemble:
 
 
 def fit_ensemble(
-    plan: Plan,
-    table: Table,
-    validation: Table | None,
-    rng: np.random.Generator,
-    n_jobs: int | None,
-    n_threads: int,
-    report: Report,
-    steps_of: StepsOf = lambda number, sizes: Steps(),
+    plan: Plan, table: Table, validation: Table | None, rng: np.random.Generator, workers: Workers
 ) -> Ensemble:
     """Train all families and weigh them. Validation rows, if there are any, replace those set aside of the table.
 
     If it is stopped, what was trained so far is all there is; if that is nothing, KeyboardInterrupt is raised.
     """
-    workers = Workers(n_jobs, n_threads, report, steps_of)
-    families: list[Family] = []
-    if plan.conditional is not None:
-        families += _fit_chains(plan, plan.conditional, table, validation, rng, workers)
-    # All joint families set aside the same rows: they are compared on rows that none of them saw.
-    aside = _set_aside(plan, table, validation, rng)
-    regions = None
-    if plan.joint and len(plan.rotations) > 1 and plan.weights != "equal":
-        regions = fit_regions(plan.regions, table.x, table.weight, rng)
-    for name, recipe in plan.joint.items():
-        families += _fit_joint(plan, name, recipe, table, validation, aside, rng, workers, families, regions)
+    trainer = _Trainer(plan, table, validation, rng, workers)
+    families = trainer.chains()
+    families += trainer.joint_families(families)
     if not families:
         raise KeyboardInterrupt
     weights = np.ones(1)
     if len(families) > 1:
-        rows = table if validation is None else validation
         left_out = np.column_stack([family.left_out for family in families])
         known = np.isfinite(left_out).all(axis=1)
-        weights = maximise(left_out[known], rows.weight[known], np.ones(len(families)))
+        weights = maximise(left_out[known], trainer.left_out_rows.weight[known], np.ones(len(families)))
     kept = weights >= _SMALLEST_FAMILY
     chosen = tuple(family for family, keep in zip(families, kept, strict=True) if keep)
     return Ensemble(chosen, weights[kept] / weights[kept].sum(), tuple(workers.histories), workers.all_missing())
@@ -96,76 +79,139 @@ def fit_ensemble(
 def fit_streamed(
     recipe: Recipe,
     open_sources: Callable[[Ints, Executor | None], contextlib.AbstractContextManager[tuple[Source, Source | None]]],
-    n: int,
+    shape: tuple[int, int],
     validation_fraction: float,
     rng: np.random.Generator,
-    n_threads: int,
-    report: Report,
-    steps: Steps,
+    workers: Workers,
 ) -> Ensemble:
-    """Train one flow of all outcomes on n rows that a source has; it sets aside the rows that a table would.
+    """Train one flow of all outcomes on rows that a source has; it sets aside the rows that a table would.
 
-    open_sources: gives the sources of training and of validation rows, told which of the n rows are the latter.
+    open_sources: gives the sources of training and of validation rows, told which rows are the latter. shape: the
+    numbers of rows and of covariates.
     """
+    n, q = shape
     aside = validation_folds(n, validation_fraction, 1, rng)[0] if validation_fraction > 0 else np.empty(0, np.int64)
-    fitted = run_job(
-        fit_streamed_flow,
-        recipe,
-        partial(open_sources, aside),
-        child(rng),
-        steps=steps,
-        n_threads=n_threads,
-        report=partial(report, 1, 0),
-    )
+    fit = partial(fit_streamed_flow, recipe, partial(open_sources, aside))
+    (fitted,) = workers.run([Job(fit, Sizes(q, len(recipe.bounds), 1 if len(aside) else None))], rng)
     if fitted is None:
         raise KeyboardInterrupt
-    missing = () if fitted.is_whole else ("some trees",)
     left_out = np.full(1, np.nan) if fitted.left_out is None else fitted.left_out
-    return Ensemble(
-        (Family("joint", fitted.flows, left_out, equal_weights(1)),), np.ones(1), (fitted.history,), missing
-    )
+    family = Family("joint", fitted.flows, left_out, equal_weights(1))
+    return Ensemble((family,), np.ones(1), (fitted.history,), workers.all_missing())
 
 
-def _fit_chains(
-    plan: Plan,
-    recipe: Recipe,
-    table: Table,
-    validation: Table | None,
-    rng: np.random.Generator,
-    workers: Workers,
-) -> list[Family]:
-    """One family for each order of the outcomes; orders share the links they have in common."""
-    fold = rng.permutation(len(table)) % min(plan.n_folds, len(table))
-    links = sorted({(order[k], tuple(sorted(order[:k]))) for order in plan.orders for k in range(len(order))})
-    jobs = []
-    for outcome, given in links:
-        train = _link_table(table, outcome, given)
-        held_out = None if validation is None else _link_table(validation, outcome, given)
+@dataclass(frozen=True)
+class _Trainer:
+    """Trains the families of a plan on a table."""
+
+    plan: Plan
+    table: Table
+    validation: Table | None
+    rng: np.random.Generator
+    workers: Workers
+
+    @property
+    def left_out_rows(self) -> Table:
+        """The rows whose left-out log densities families have."""
+        return self.table if self.validation is None else self.validation
+
+    def chains(self) -> list[Family]:
+        """One family for each order of the outcomes; orders share the links they have in common."""
+        plan = self.plan
+        if plan.conditional is None:
+            return []
+        fold = self.rng.permutation(len(self.table)) % min(plan.n_folds, len(self.table))
+        links = sorted({(order[k], tuple(sorted(order[:k]))) for order in plan.orders for k in range(len(order))})
+        jobs = [self._link_job(plan.conditional, outcome, given, fold) for outcome, given in links]
+        fitted = dict(zip(links, self.workers.run(jobs, self.rng), strict=True))
+        families = []
+        for order in plan.orders:
+            name = "flow" if len(order) == 1 else "chain " + " ".join(map(str, order))
+            of_order = _trained(fitted[order[k], tuple(sorted(order[:k]))] for k in range(len(order)))
+            if len(of_order) < len(order):
+                self.workers.missing.append(f"the family {name!r}")
+            else:
+                families.append(self._chain(name, order, of_order))
+        return families
+
+    def _link_job(self, recipe: Recipe, outcome: int, given: Sequence[int], fold: Ints) -> Job:
+        """Training of p(outcome | x, given outcomes)."""
+        plan, train = self.plan, _link_table(self.table, outcome, given)
+        validation = None if self.validation is None else _link_table(self.validation, outcome, given)
         own = replace(recipe, bounds=(recipe.bounds[outcome],))
-        learners = plan.learners(*train.x.shape)
-        is_stopped = plan.validation_fraction > 0
-        n_left_out = len(held_out) if held_out is not None else len(train) if is_stopped else None
-        args = (own, learners, train, fold, held_out, is_stopped)
-        jobs.append(Job(fit_conditional_flows, args, Sizes(train.x.shape[1], 1, n_left_out)))
-    fitted = dict(zip(links, workers.run(jobs, rng), strict=True))
-    families = []
-    for order in plan.orders:
-        name = "flow" if len(order) == 1 else "chain " + " ".join(map(str, order))
-        of_order = _trained(fitted[order[k], tuple(sorted(order[:k]))] for k in range(len(order)))
-        if len(of_order) < len(order):
-            workers.missing.append(f"the family {name!r}")
-            continue
-        n_rows = len(table if validation is None else validation)
-        left_out = np.sum(
-            [np.full(n_rows, np.nan) if link.left_out is None else link.left_out for link in of_order], axis=0
-        )
+        stops = plan.validation_fraction > 0
+        n_left_out = len(validation) if validation is not None else len(train) if stops else None
+        left_out = LeftOut(fold, validation, stops)
+        fit = partial(fit_conditional_flows, own, plan.learners(*train.x.shape), train, left_out)
+        return Job(fit, Sizes(train.x.shape[1], 1, n_left_out))
+
+    def _chain(self, name: str, order: tuple[int, ...], links: Sequence[Fitted]) -> Family:
+        """The family of an order of the outcomes, from its fitted links."""
+        unknown = np.full(len(self.left_out_rows), np.nan)
+        left_out = np.sum([unknown if link.left_out is None else link.left_out for link in links], axis=0)
         if len(order) == 1:
-            flows: tuple[Flow, ...] = of_order[0].flows
-            families.append(Family(name, flows, left_out, equal_weights(len(flows))))
-        else:
-            mixtures = tuple(Mixture(link.flows, equal_weights(len(link.flows))) for link in of_order)
-            families.append(Family(name, (Chain(mixtures, order),), left_out, equal_weights(1)))
-    return families
+            return Family(name, links[0].flows, left_out, equal_weights(len(links[0].flows)))
+        mixtures = tuple(Mixture(link.flows, equal_weights(len(link.flows))) for link in links)
+        return Family(name, (Chain(mixtures, order),), left_out, equal_weights(1))
+
+    def joint_families(self, others: Sequence[Family]) -> list[Family]:
+        """The families of flows of all outcomes, but for those that are far behind the families before them."""
+        plan = self.plan
+        # All joint families set aside the same rows: they are compared on rows that none of them saw.
+        aside = self._set_aside()
+        regions = None
+        if plan.joint and len(plan.rotations) > 1 and plan.weights != "equal":
+            regions = fit_regions(plan.regions, self.table.x, self.table.weight, self.rng)
+        families: list[Family] = []
+        for name, recipe in plan.joint.items():
+            families += self._joint(name, recipe, aside, [*others, *families], regions)
+        return families
+
+    def _joint(
+        self,
+        name: str,
+        recipe: Recipe,
+        aside: Sequence[Table | Ints | None],
+        others: Sequence[Family],
+        regions: Regions | None,
+    ) -> list[Family]:
+        """A family of flows of all outcomes; none if its first member is far behind the best of the other families."""
+        table, workers = self.table, self.workers
+        jobs = []
+        for matrix, held_out in zip(self.plan.rotations, aside, strict=True):
+            sizes = Sizes(table.x.shape[1], table.y.shape[1], None if held_out is None else len(held_out))
+            jobs.append(Job(partial(_fit_joint_flow, replace(recipe, rotation=matrix), table, held_out), sizes))
+        fitted: list[Fitted | None] = []
+        if others:
+            (first,) = workers.run(jobs[:1], self.rng)
+            if first is not None and first.is_whole and _is_hopeless(first, aside[0], others, self.left_out_rows):
+                return []
+            fitted.append(first)
+        fitted += workers.run(jobs[len(fitted) :], self.rng)
+        # A flow that was cut short would spoil those that were not.
+        any_whole = any(part.is_whole for part in _trained(fitted))
+        chosen = [k for k, part in enumerate(fitted) if part is not None and part.is_whole >= any_whole]
+        if len(chosen) < len(jobs):
+            workers.missing.append(f"{len(jobs) - len(chosen)} of {len(jobs)} flows of the family {name!r}")
+        if not chosen:
+            return []
+        trained = _trained(fitted[k] for k in chosen)
+        flows = tuple(part.flows[0] for part in trained)
+        left_out = _left_out([part.left_out for part in trained], [aside[k] for k in chosen], len(self.left_out_rows))
+        log_weights = _weigh(self.plan, flows, table, aside[0], regions)
+        return [Family(name, flows, left_out, log_weights, regions)]
+
+    def _set_aside(self) -> Sequence[Table | Ints | None]:
+        """For each member of a joint family the validation table, or the rows it sets aside, or None."""
+        plan, n_members = self.plan, len(self.plan.rotations)
+        if self.validation is not None:
+            return [self.validation] * n_members
+        if plan.validation_fraction == 0:
+            return [None] * n_members
+        if plan.weights == "equal":
+            return validation_folds(len(self.table), plan.validation_fraction, n_members, self.rng)
+        # Members are weighed by rows that all of them, or none of them, were trained on.
+        return validation_folds(len(self.table), plan.validation_fraction, 1, self.rng) * n_members
 
 
 def _trained(fitted: Iterable[Fitted | None]) -> list[Fitted]:
@@ -176,61 +222,6 @@ def _link_table(table: Table, outcome: int, given: Sequence[int]) -> Table:
     """One outcome, with others among the covariates."""
     x = np.ascontiguousarray(np.hstack([table.x, table.y[:, list(given)]])) if given else table.x
     return Table(x, table.y[:, [outcome]], table.weight, table.number)
-
-
-def _fit_joint(
-    plan: Plan,
-    name: str,
-    recipe: Recipe,
-    table: Table,
-    validation: Table | None,
-    aside: Sequence[Table | Ints | None],
-    rng: np.random.Generator,
-    workers: Workers,
-    others: Sequence[Family],
-    regions: Regions | None,
-) -> list[Family]:
-    """A family of flows of all outcomes; none if its first member is far behind the best of the other families."""
-    jobs = []
-    for matrix, held_out in zip(plan.rotations, aside, strict=True):
-        sizes = Sizes(table.x.shape[1], table.y.shape[1], None if held_out is None else len(held_out))
-        jobs.append(Job(_fit_joint_flow, (replace(recipe, rotation=matrix), table, held_out), sizes))
-    fitted: list[Fitted | None] = []
-    if others:
-        (first,) = workers.run(jobs[:1], rng)
-        rows = table if validation is None else validation
-        if first is not None and first.is_whole and _is_hopeless(first, aside[0], others, rows):
-            return []
-        fitted.append(first)
-    fitted += workers.run(jobs[len(fitted) :], rng)
-    # A flow that was cut short would spoil those that were not.
-    any_whole = any(part.is_whole for part in _trained(fitted))
-    chosen = [k for k, part in enumerate(fitted) if part is not None and part.is_whole >= any_whole]
-    if len(chosen) < len(jobs):
-        workers.missing.append(f"{len(jobs) - len(chosen)} of {len(jobs)} flows of the family {name!r}")
-    if not chosen:
-        return []
-    trained = _trained(fitted[k] for k in chosen)
-    flows = tuple(part.flows[0] for part in trained)
-    n_rows = len(table if validation is None else validation)
-    left_out = _left_out([part.left_out for part in trained], [aside[k] for k in chosen], n_rows)
-    log_weights = _weigh(plan, flows, table, aside[0], regions)
-    return [Family(name, flows, left_out, log_weights, regions)]
-
-
-def _set_aside(
-    plan: Plan, table: Table, validation: Table | None, rng: np.random.Generator
-) -> Sequence[Table | Ints | None]:
-    """For each member the validation table, or the rows it sets aside, or None."""
-    n_members = len(plan.rotations)
-    if validation is not None:
-        return [validation] * n_members
-    if plan.validation_fraction == 0:
-        return [None] * n_members
-    if plan.weights == "equal":
-        return validation_folds(len(table), plan.validation_fraction, n_members, rng)
-    # Members are weighed by rows that all of them, or none of them, were trained on.
-    return validation_folds(len(table), plan.validation_fraction, 1, rng) * n_members
 
 
 def _is_hopeless(first: Fitted, aside: Table | Ints | None, others: Sequence[Family], rows: Table) -> bool:
@@ -276,10 +267,15 @@ def validation_folds(n: int, fraction: float, n_members: int, rng: np.random.Gen
 
 
 def _fit_joint_flow(
-    recipe: Recipe, table: Table, validation: Table | Ints | None, rng: np.random.Generator, *how: Any
+    recipe: Recipe,
+    table: Table,
+    validation: Table | Ints | None,
+    rng: np.random.Generator,
+    context: TrainingContext,
 ) -> Fitted:
+    """A flow of all outcomes; a training that was stopped before its first tree raises."""
     train, held_out = split(table, validation)
-    fitted = fit_flow(recipe, train, held_out, rng, *how)
+    fitted = fit_flow(recipe, train, held_out, rng, context)
     if not fitted.is_whole and not any(fitted.history.kept):
         raise Stopped
     return fitted

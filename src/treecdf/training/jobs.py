@@ -7,40 +7,44 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
-from joblib import Parallel, delayed
+from joblib import Parallel, delayed, effective_n_jobs
 from threadpoolctl import ThreadpoolController, threadpool_limits
 
 from treecdf._common.random import child
 from treecdf._common.steps import Sizes, Steps, Stop, Stopped
 from treecdf.flows.results import Fitted, History
+from treecdf.training.context import News, Report, TrainingContext, silent
 
-# Told the number of flows to come (of one outcome or of all), a flow's history and its validation score.
-Report = Callable[[int, int, History, float], None]
-# The steps of the job of a number, which gives something of such sizes.
+Call = tuple[Callable[[np.random.Generator, TrainingContext], Fitted], np.random.Generator, Steps]
+
+# The steps of the job with a number, which gives flows of such sizes.
 StepsOf = Callable[[int, Sizes], Steps]
+
+
+def no_steps(number: int, sizes: Sizes) -> Steps:
+    """Steps that are neither kept nor stopped."""
+    return Steps()
 
 
 @dataclass(frozen=True)
 class Job:
-    """A function that trains, to be called with its arguments, a generator, and how to go about it."""
+    """A function that trains flows of these sizes, given a generator and a context; it can be pickled."""
 
-    fit: Callable[..., Fitted]
-    args: tuple[Any, ...]
+    fit: Callable[[np.random.Generator, TrainingContext], Fitted]
     sizes: Sizes
 
 
 class Workers:
-    """Runs fits: a single one with all threads, several as jobs of one thread each.
+    """Runs training jobs: a single one with all threads, several as jobs of one thread each.
 
     The seed of each is drawn beforehand, so the result does not depend on how they run.
     """
 
-    def __init__(self, n_jobs: int | None, n_threads: int, report: Report, steps_of: StepsOf) -> None:
-        self.n_jobs, self.n_threads, self.report, self.steps_of = n_jobs, n_threads, report, steps_of
+    def __init__(self, n_jobs: int | None = None, report: Report = silent, steps_of: StepsOf = no_steps) -> None:
+        self.n_jobs, self.report, self.steps_of = n_jobs, report, steps_of
         self.histories: list[History] = []
         self.missing: list[str] = []
         self._n_jobs_begun = self._n_cut_short = 0
@@ -53,23 +57,21 @@ class Workers:
         todo = [k for k, step in enumerate(steps) if step.result is None]
         results: Iterator[Fitted | None] = iter(())
         if todo and not steps[todo[0]].stop():
-            calls = [(jobs[k].fit, *jobs[k].args, rngs[k]) for k in todo]
-            results = self._begin(calls, [steps[k] for k in todo], len(jobs) == 1)
+            calls = [(jobs[k].fit, rngs[k], steps[k]) for k in todo]
+            results = self._begin(calls, is_single=len(jobs) == 1)
         fitted = []
         for number, step in enumerate(steps):
             fitted.append(_next(results, step.stop) if step.result is None else step.result)
             self._note(fitted[-1], number, len(jobs))
         return fitted
 
-    def _begin(
-        self, calls: Sequence[tuple[Any, ...]], steps: Sequence[Steps], is_single: bool
-    ) -> Iterator[Fitted | None]:
+    def _begin(self, calls: Sequence[Call], is_single: bool) -> Iterator[Fitted | None]:
         if is_single:
-            report = partial(self.report, 1, 0)
-            return iter([run_job(*calls[0], steps=steps[0], n_threads=self.n_threads, report=report)])
-        tasks = (delayed(run_job)(*call, steps=step) for call, step in zip(calls, steps, strict=True))
-        with steps[0].stop.deaf_children():
-            results: Iterator[Fitted | None] = Parallel(self.n_jobs, return_as="generator")(tasks)
+            return iter([run_job(*calls[0], n_threads=n_threads(self.n_jobs), report=self.report)])
+        with calls[0][2].stop.deaf_children():
+            results: Iterator[Fitted | None] = Parallel(self.n_jobs, return_as="generator")(
+                delayed(run_job)(*call) for call in calls
+            )
         return results
 
     def _note(self, result: Fitted | None, number: int, n_jobs: int) -> None:
@@ -77,7 +79,8 @@ class Workers:
             self.histories.append(result.history)
             self._n_cut_short += not result.is_whole
             if n_jobs > 1:
-                self.report(n_jobs, number, result.history, max(result.history.validation, default=np.nan))
+                score = max(result.history.validation, default=np.nan)
+                self.report(News(result.history, score, number, n_jobs))
 
     def all_missing(self) -> tuple[str, ...]:
         """What is not there because the fit was stopped."""
@@ -96,18 +99,18 @@ def _next(results: Iterator[Fitted | None], stop: Stop) -> Fitted | None:
 
 
 def run_job(
-    fit: Callable[..., Fitted],
-    *args: Any,
+    fit: Callable[[np.random.Generator, TrainingContext], Fitted],
+    rng: np.random.Generator,
     steps: Steps,
     n_threads: int = 1,
-    report: Callable[[History, float], None] = lambda history, score: None,
+    report: Report = silent,
 ) -> Fitted | None:
     """What the job gives, or None if it is stopped too early; it is kept in any case."""
     with _pool(n_threads) as pool, _BLAS:
         if steps.stop():
             return None
         try:
-            fitted = fit(*args, pool, report, steps)
+            fitted = fit(rng, TrainingContext(pool, report, steps))
         except Stopped:
             steps.write()
             return None
@@ -116,6 +119,11 @@ def run_job(
             raise
         steps.finish(fitted)
     return fitted
+
+
+def n_threads(n_jobs: int | None) -> int:
+    """How many threads `n_jobs` means, as joblib counts them; None is one."""
+    return 1 if n_jobs is None else int(effective_n_jobs(n_jobs))
 
 
 class _OneThread:

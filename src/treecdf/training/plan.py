@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from treecdf._common.typing import Array
-from treecdf._common.validation import is_int
+from treecdf._common.protocols import Clusterer, Regressor
+from treecdf._common.typing import Array, Bound
 from treecdf.bases.learners import Learner, as_learner, default_learners
-from treecdf.training.classifiers import MLP, BoostedTrees, Constant, Logistic, as_node_classifier
-from treecdf.training.settings import Growth, Recipe, Stage
+from treecdf.training.classifiers import MLP, BoostedTrees, Constant, Logistic, NodeClassifier, as_node_classifier
+from treecdf.training.settings import FitSettings, Growth, Recipe, Stage
 
 PAPER_STAGES = (Stage(Logistic(), max_depth=6), Stage(MLP((4, 4), alpha=1e-4, max_iter=1000), max_depth=4))
 JOINT_STAGES = (Stage(Logistic(), max_depth=6), Stage(MLP((4, 4)), max_depth=4))
@@ -24,7 +24,7 @@ STREAMED_STAGES = (Stage(Logistic(), max_depth=6), Stage(BoostedTrees(), max_dep
 CONDITIONAL_STAGES = (Stage(BoostedTrees(rounds=1, max_depth=2), max_depth=4),)
 EFFORTS = ("fast", "default", "best")
 STRUCTURES = ("auto", "chain", "joint")
-BASES = ("auto", "conditional", "box", "student")
+BASE_NAMES = ("auto", "conditional", "box", "student")
 _FOLDS = {"fast": 3, "default": 5, "best": 10}
 _ROTATIONS = {"default": 4, "best": 12}  # of two outcomes
 _MEMBERS = {"default": 3, "best": 10}  # of a family of flows of one outcome
@@ -50,72 +50,72 @@ class Plan:
     joint: Mapping[str, Recipe]  # families of flows of all outcomes at once
     rotations: Sequence[Array | None]  # of their members
     weights: str  # of their members: "equal", "stacked" or "likelihood"
-    regions: Any
+    regions: int | str | Clusterer
     validation_fraction: float
 
 
-def make_plan(model: Any, n: int, q: int, bounds: Sequence[Any], has_repeats: bool = False) -> Plan:
-    """The plan of a TreeFlowRegressor for n rows of q covariates and outcomes with these bounds.
+def make_plan(settings: FitSettings, n: int, q: int, bounds: Sequence[Bound], has_repeats: bool = False) -> Plan:
+    """What to train on n rows of q covariates and outcomes with these bounds.
 
     has_repeats: whether several outcomes come together in the same combinations again and again.
     """
     d = len(bounds)
     recipe = Recipe(
         stages=(),
-        growth=model._growth(),
-        max_trees=model.max_trees,
-        window=model.early_stopping_window,
+        growth=settings.growth,
+        max_trees=settings.max_trees,
+        window=settings.early_stopping_window,
         bounds=tuple(bounds),
     )
     conditional, joint = None, dict[str, Recipe]()
-    rotations = rotation_matrices(model.rotations if d > 1 else None, d)
-    if _is_conditional(model, n, d):
-        conditional = _conditional_recipe(model, recipe, n)
-        if _is_all_automatic(model) and n <= _MOST_ROWS:
+    rotations = rotation_matrices(settings.rotations if d > 1 else None, d)
+    if _is_conditional(settings, n, d):
+        conditional = _conditional_recipe(settings, recipe, n)
+        if _is_all_automatic(settings) and n <= _MOST_ROWS:
             joint = _joint_families(replace(recipe, base=_unconditional("auto", bounds)), q, has_repeats)
-            rotations = _auto_rotations(model.effort, bounds)
+            rotations = _auto_rotations(settings.effort, bounds)
     else:
-        stages = _read_stages(model.stages, JOINT_STAGES)
-        joint["joint"] = replace(recipe, stages=stages, base=_unconditional(model.base, bounds))
+        stages = _read_stages(settings.stages, JOINT_STAGES)
+        joint["joint"] = replace(recipe, stages=stages, base=_unconditional(settings.base, bounds))
     return Plan(
         conditional=conditional,
-        learners=_learners(model),
-        orders=_orders(d, model.effort),
-        n_folds=_n_folds(model.effort, n),
+        learners=_learners(settings),
+        orders=_orders(d, settings.effort),
+        n_folds=_n_folds(settings.effort, n),
         joint=joint,
         rotations=rotations,
-        weights=model.weights,
-        regions=model.regions,
-        validation_fraction=model.validation_fraction,
+        weights=settings.weights,
+        regions=settings.regions,
+        validation_fraction=settings.validation_fraction,
     )
 
 
-def streamed_recipe(model: Any, bounds: Sequence[Any]) -> Recipe:
-    """The one flow that a TreeFlowRegressor trains on rows that are not all in memory.
+def streamed_recipe(settings: FitSettings, bounds: Sequence[Bound]) -> Recipe:
+    """The one flow that is trained on rows that are not all in memory.
 
     With base="box" or "student" it is the joint flow that rows in memory would give. Networks take several times the
     passes of boosted trees, so "auto" prefers these.
     """
-    is_auto = isinstance(model.base, str) and model.base == "auto"
+    is_auto = settings.base == "auto"
     return Recipe(
-        stages=_read_stages(model.stages, STREAMED_STAGES if is_auto else JOINT_STAGES),
-        growth=model._growth(),
-        max_trees=model.max_trees,
-        window=model.early_stopping_window,
+        stages=_read_stages(settings.stages, STREAMED_STAGES if is_auto else JOINT_STAGES),
+        growth=settings.growth,
+        max_trees=settings.max_trees,
+        window=settings.early_stopping_window,
         bounds=tuple(bounds),
-        base=_unconditional(model.base, bounds),
+        base=_unconditional(settings.base, bounds),
     )
 
 
-def _conditional_recipe(model: Any, recipe: Recipe, n: int) -> Recipe:
+def _conditional_recipe(settings: FitSettings, recipe: Recipe, n: int) -> Recipe:
     """Flows on a conditional base."""
-    conditional = replace(recipe, stages=_read_stages(model.stages, CONDITIONAL_STAGES))
-    if model.subsample is None:
+    conditional = replace(recipe, stages=_read_stages(settings.stages, CONDITIONAL_STAGES))
+    if settings.subsample is None:
         conditional = replace(conditional, growth=replace(recipe.growth, subsample=_SUBSAMPLE))
-    if model.effort == "fast":
+    if settings.effort == "fast":
         window, max_trees = min(_FAST_WINDOW, recipe.window), min(_FAST_TREES, recipe.max_trees)
         conditional = replace(conditional, window=window, max_trees=max_trees)
-    elif n > _MANY_ROWS and model.effort == "default":
+    elif n > _MANY_ROWS and settings.effort == "default":
         growth = replace(conditional.growth, c0=_quick(recipe.growth, 4.0).c0)
         conditional = replace(conditional, growth=growth, max_trees=min(_MANY_TREES, recipe.max_trees))
     return conditional
@@ -130,13 +130,13 @@ def _n_folds(effort: str, n: int) -> int:
     return min(_FOLDS[effort], _FOLDS_OF_HUGE) if n > _HUGE and effort != "best" else _FOLDS[effort]
 
 
-def _is_all_automatic(model: Any) -> bool:
+def _is_all_automatic(settings: FitSettings) -> bool:
     """Whether families of other kinds may join those on a conditional base."""
-    is_auto = isinstance(model.base, str) and model.base == "auto" and model.structure == "auto"
-    return is_auto and model.stages is None and model.effort != "fast"
+    is_auto = settings.base == "auto" and settings.structure == "auto"
+    return is_auto and settings.stages is None and settings.effort != "fast"
 
 
-def _auto_rotations(effort: str, bounds: Sequence[Any]) -> list[Array | None]:
+def _auto_rotations(effort: str, bounds: Sequence[Bound]) -> list[Array | None]:
     """Of the members of joint families; without rotations they still set aside different rows."""
     d = len(bounds)
     if d == 1 or _is_bounded(bounds):
@@ -160,38 +160,38 @@ def _joint_families(recipe: Recipe, q: int, has_repeats: bool) -> dict[str, Reci
     return families
 
 
-def _unconditional(base: Any, bounds: Sequence[Any]) -> str:
+def _unconditional(base: str | tuple[Regressor | Learner, ...], bounds: Sequence[Bound]) -> str:
     """The base of flows of all outcomes."""
     if base in ("box", "student"):
         return str(base)
     return "box" if len(bounds) == 1 or _is_bounded(bounds) else "student"
 
 
-def _is_bounded(bounds: Sequence[Any]) -> bool:
+def _is_bounded(bounds: Sequence[Bound]) -> bool:
     return any(end is not None for pair in bounds for end in pair)
 
 
-def _is_conditional(model: Any, n: int, d: int) -> bool:
+def _is_conditional(settings: FitSettings, n: int, d: int) -> bool:
     """Whether one-outcome flows on a conditional base are trained."""
-    if isinstance(model.base, str) and model.base in ("box", "student"):
+    if settings.base in ("box", "student"):
         return False
-    if d > 1 and (model.structure == "joint" or not has_no_rotations(model.rotations)):
+    if d > 1 and (settings.structure == "joint" or settings.has_rotations):
         return False
-    if d > 1 and model.structure == "chain":
+    if d > 1 and settings.structure == "chain":
         return True
-    return n >= _FEWEST_ROWS or not isinstance(model.base, str) or model.base == "conditional"
+    return n >= _FEWEST_ROWS or not isinstance(settings.base, str) or settings.base == "conditional"
 
 
-def _read_stages(stages: Sequence[Stage] | None, default: Sequence[Stage]) -> tuple[tuple[Any, int], ...]:
+def _read_stages(stages: Sequence[Stage] | None, default: Sequence[Stage]) -> tuple[tuple[NodeClassifier, int], ...]:
     chosen = default if stages is None else stages
     return tuple((as_node_classifier(stage.classifier), stage.max_depth) for stage in chosen)
 
 
-def _learners(model: Any) -> Callable[[int, int], Sequence[Learner]]:
-    if isinstance(model.base, str):
-        return lambda n, q: default_learners(n, q, model.effort)
-    given = model.base if isinstance(model.base, (list, tuple)) else [model.base]
-    return lambda n, q: [as_learner(regressor) for regressor in given]
+def _learners(settings: FitSettings) -> Callable[[int, int], Sequence[Learner]]:
+    if isinstance(settings.base, str):
+        return lambda n, q: default_learners(n, q, settings.effort)
+    given = [as_learner(regressor) for regressor in settings.base]
+    return lambda n, q: given
 
 
 def _orders(d: int, effort: str) -> list[tuple[int, ...]]:
@@ -203,20 +203,15 @@ def _orders(d: int, effort: str) -> list[tuple[int, ...]]:
     return list(dict.fromkeys([forwards, forwards[::-1], *turned]))
 
 
-def has_no_rotations(rotations: Any) -> bool:
-    """Whether the parameter is None or 0."""
-    return rotations is None or (is_int(rotations) and rotations == 0)
-
-
-def rotation_matrices(rotations: Any, n_outcomes: int) -> list[Array | None]:
+def rotation_matrices(rotations: int | Sequence[Array] | None, n_outcomes: int) -> list[Array | None]:
     """The members' rotations: None for outcomes as they are.
 
     A number J means J equally spaced angles in every coordinate plane; a quarter turn maps axes to axes, so they
     divide [0, pi / 2), and the angle 0, which all planes share, is taken once.
     """
-    if has_no_rotations(rotations):
+    if rotations is None or (isinstance(rotations, int) and rotations == 0):
         return [None]
-    if is_int(rotations):
+    if isinstance(rotations, int):
         matrices: list[Array | None] = [np.eye(n_outcomes)]
         angles = np.pi / 2 * np.arange(1, rotations) / rotations
         for j in range(n_outcomes):
@@ -233,7 +228,7 @@ def _plane_rotation(d: int, j: int, k: int, angle: float) -> Array:
     return matrix
 
 
-def _read_rotation(matrix: Any, d: int) -> Array:
+def _read_rotation(matrix: ArrayLike, d: int) -> Array:
     values = np.array(matrix, dtype=np.float64)
     is_small = values.shape == (d, d) and bool((np.abs(values) < 2).all())
     if not is_small or not np.allclose(values @ values.T, np.eye(d), rtol=0, atol=1e-8):

@@ -1,27 +1,97 @@
-"""Settings of a training: stages of trees, how trees grow, and the recipe of one flow."""
+"""Settings of a training: the estimator's parameters, frozen; stages of trees; the recipe of one flow."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 
-from treecdf._common.typing import Array
-from treecdf.bases.protocol import Bound
+from treecdf._common.protocols import Classifier, Clusterer, Regressor, Seed
+from treecdf._common.typing import Array, Bound
+from treecdf.bases.learners.protocol import Learner
 from treecdf.training.classifiers.protocol import NodeClassifier
+
+# Settings that do not shape the model.
+_HOW_TO_RUN = ("n_jobs", "random_state", "verbose", "checkpoint", "on_interrupt")
 
 
 @dataclass(frozen=True)
 class Stage:
     """A run of trees with one kind of node classifier.
 
-    classifier: Constant, Logistic, MLP, BoostedTrees or any scikit-learn classifier with predict_proba.
-    max_depth: levels of splits in a tree.
+    Parameters
+    ----------
+    classifier : Constant, Logistic, MLP, BoostedTrees or a scikit-learn classifier with predict_proba
+        What says, at every node, how probable the left child is given x.
+    max_depth : int, default 6
+        Levels of splits in a tree.
+
+    Examples
+    --------
+    >>> from treecdf import Logistic, Stage
+    >>> Stage(Logistic(), max_depth=4).max_depth
+    4
     """
 
-    classifier: Any
+    classifier: NodeClassifier | Classifier
     max_depth: int = 6
+
+
+@dataclass(frozen=True)
+class FitSettings:
+    """The parameters of a TreeFlowRegressor, checked and frozen for one fit; its docstring explains them."""
+
+    effort: str
+    structure: str
+    base: str | tuple[Regressor | Learner, ...]
+    stages: tuple[Stage, ...] | None
+    bounds: Any  # as given; they can be read when the number of outcomes is known
+    atoms: Any
+    resolution: Any
+    categorical_features: Any
+    rotations: int | Sequence[Array] | None
+    weights: str
+    regions: int | str | Clusterer
+    c0: float
+    gamma: float
+    eta: float
+    grid_size: int
+    min_samples_node: float
+    max_trees: int
+    early_stopping_window: int
+    validation_fraction: float
+    subsample: float | None
+    split_search: str
+    n_jobs: int | None
+    random_state: Seed
+    checkpoint: str | os.PathLike[str] | None
+    on_interrupt: str
+    verbose: int
+
+    @property
+    def growth(self) -> Growth:
+        """How trees are grown; without a `subsample` on all rows."""
+        return Growth(
+            c0=self.c0,
+            gamma=self.gamma,
+            eta=self.eta,
+            grid_size=self.grid_size,
+            min_samples_node=self.min_samples_node,
+            split_search=self.split_search,
+            subsample=1.0 if self.subsample is None else self.subsample,
+        )
+
+    @property
+    def has_rotations(self) -> bool:
+        """Whether flows are grown on rotated outcomes: `rotations` is neither None nor 0."""
+        return self.rotations is not None and not (isinstance(self.rotations, int) and self.rotations == 0)
+
+    def shaping(self) -> dict[str, Any]:
+        """The settings that shape the model, by name."""
+        return {own.name: getattr(self, own.name) for own in fields(self) if own.name not in _HOW_TO_RUN}
 
 
 @dataclass(frozen=True)

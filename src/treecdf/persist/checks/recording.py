@@ -27,9 +27,11 @@ def _category(part: Category, q: int, visit: Visit) -> None:
     expect_texts(part.levels, "levels")
     expect(len(set(part.levels)) == len(part.levels), "levels that differ")
     expect(type(part.n_indicators) is int, "a number of indicators")
-    expect(1 <= part.n_indicators <= max(1, len(part.levels)), "indicators of levels")
+    expect(type(part.missing_place) is int, "a place of missing values")
+    expect(-1 <= part.missing_place <= len(part.levels), "a place of missing values among the levels")
+    expect(1 <= part.n_indicators <= max(1, part.n_levels), "indicators of levels")
     if isinstance(part.means, np.ndarray) and part.means.size:
-        expect_array(part.means, "means", (len(part.levels) + 1, -1))
+        expect_array(part.means, "means", (part.n_levels + 1, -1))
     else:
         expect_array(part.means, "means", (0, 0))
 

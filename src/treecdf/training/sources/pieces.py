@@ -10,8 +10,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from treecdf._common.typing import Array, Ints
+from treecdf._common.typing import Array, Bound, Ints
 from treecdf.data.blocks import one_in
+from treecdf.data.reading import Schema
 from treecdf.data.table import Table, check_bounds, read_table
 from treecdf.training.sources.rows import Source
 
@@ -35,20 +36,19 @@ class Pieces(Protocol):
 
 @dataclass(frozen=True)
 class Reader:
-    """Reads pieces as the model has learnt to, and divides them into training and validation rows."""
+    """Reads pieces by what is known of the columns, and divides them into training and validation rows."""
 
-    model: Any  # knows the columns
-    bounds: Sequence[Any]
+    schema: Schema
+    bounds: Sequence[Bound]  # of each outcome
 
     def __call__(self, X: Any, y: Any, weight: Any, place: Place) -> tuple[Columns, Columns]:
         """The training rows and those set aside."""
         first, aside = place
         if not count_rows(X, y, weight, None)[1]:
-            q, d = sum(part.width for part in self.model.covariates_.columns), self.model.n_outcomes_
-            nothing = np.empty((0, q)), np.empty((0, d)), np.empty(0)
+            nothing = np.empty((0, self.schema.covariates.width)), np.empty((0, len(self.bounds))), np.empty(0)
             return nothing, nothing
         try:
-            table = read_table(self.model, X, y, weight)
+            table = read_table(self.schema, X, y, weight)
         except ValueError as error:
             raise ValueError(f"In rows {first} to {first + len(X) - 1}, counted from {first}: {error}") from None
         table = Table(table.x, table.y, table.weight, table.number + first)

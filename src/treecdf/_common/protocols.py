@@ -1,0 +1,78 @@
+"""What treecdf asks of objects that users bring: frames, scikit-learn estimators, seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Protocol, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+# What users may pass as `random_state`.
+Seed = int | np.random.Generator | np.random.RandomState | np.random.SeedSequence | np.random.BitGenerator | None
+
+
+class Frame(Protocol):
+    """A table with named columns: a pandas or polars DataFrame, or anything alike."""
+
+    @property
+    def columns(self) -> Iterable[Any]:
+        """Names of the columns, in order."""
+        ...
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Numbers of rows and columns."""
+        ...
+
+    def __getitem__(self, names: Any) -> Any:
+        """A column by its name, or a frame of some columns by a list of names."""
+        ...
+
+
+class SklearnEstimator(Protocol):
+    """What scikit-learn's estimators have in common."""
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Parameters by name."""
+        ...
+
+    def set_params(self, **parameters: Any) -> Self:
+        """Change parameters."""
+        ...
+
+
+class Regressor(SklearnEstimator, Protocol):
+    """A scikit-learn regressor."""
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Learn from rows."""
+        ...
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """Predictions (n,)."""
+        ...
+
+
+class Classifier(SklearnEstimator, Protocol):
+    """A scikit-learn classifier with probabilities."""
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Learn from rows."""
+        ...
+
+    def predict_proba(self, X: ArrayLike) -> NDArray[Any]:
+        """Probabilities (n, classes)."""
+        ...
+
+
+class Clusterer(SklearnEstimator, Protocol):
+    """A scikit-learn clusterer that can say to which cluster new rows belong."""
+
+    def fit(self, X: ArrayLike) -> Self:
+        """Find clusters."""
+        ...
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """Labels (n,) of clusters."""
+        ...

@@ -1,0 +1,287 @@
+"""Frames and arrays as columns of numbers and of names; every complaint about X is made here.
+
+Reading a table to fit (`learn_columns`) and reading one to predict (`read_columns`) are two functions: the first
+finds out what the columns are called and what they hold, the second asks for columns like those.
+"""
+
+from __future__ import annotations
+
+import datetime
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from numbers import Real
+from typing import Any, TypeGuard
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import check_array
+
+from treecdf._common.protocols import Frame
+from treecdf._common.typing import Array
+from treecdf.data.columns import Column, Covariates
+
+_OWNER = "treecdf"  # How messages in scikit-learn's words name the estimator.
+
+
+@dataclass(frozen=True)
+class Schema:
+    """What a fitted model knows of its table of covariates: the names of the columns and how they become numbers."""
+
+    names: tuple[str, ...] | None  # None: an array, whose columns have no names
+    covariates: Covariates
+
+    @property
+    def n_columns(self) -> int:
+        """Number of columns of X."""
+        return len(self.covariates.columns)
+
+
+def learn_columns(
+    X: ArrayLike | Frame, categorical_features: Any = None
+) -> tuple[tuple[str, ...] | None, list[Column]]:
+    """Names of the columns (None for an array), and the columns, each of numbers or of names as its values say."""
+    if is_frame(X):
+        names = _names_of(X)
+        _check_shape(X.shape)
+        declared = _declared(categorical_features, list(X.columns))
+        return names, [
+            _read(_values(X[name]), f"column {text!r}", "category" if declared[j] or _is_categorical(X[name]) else None)
+            for j, (name, text) in enumerate(zip(X.columns, names, strict=True))
+        ]
+    values = _as_array(X)
+    if categorical_features is None and values.dtype.kind not in "OUS":
+        return None, list(_as_numbers(values).T)
+    values = check_array(values, dtype=None, ensure_all_finite=False, estimator=_OWNER, input_name="X")
+    declared = _declared(categorical_features, values.shape[1])
+    return None, [
+        _read(column, f"column {j}", "category" if declared[j] else None) for j, column in enumerate(values.T)
+    ]
+
+
+def read_columns(schema: Schema, X: ArrayLike | Frame) -> list[Column]:
+    """The columns of new rows, each of the kind that training rows had; columns of frames are known by their names."""
+    kinds = schema.covariates.kinds
+    if is_frame(X):
+        X = _in_order(schema, X, _names_of(X))
+        _check_shape(X.shape)
+        _check_width(schema, X.shape[1])
+        return [
+            _read(_values(X[name]), f"column {str(name)!r}", kind) for name, kind in zip(X.columns, kinds, strict=True)
+        ]
+    values = _as_array(X)
+    if schema.names is not None and schema.names != _numbered(schema.n_columns):
+        _warn(f"X does not have valid feature names, but {_OWNER} was fitted with feature names")
+    if values.dtype.kind not in "OUS" and set(kinds) <= {"number"}:
+        numbers = _as_numbers(values)
+        _check_width(schema, numbers.shape[1])
+        return list(numbers.T)
+    values = check_array(values, dtype=None, ensure_all_finite=False, estimator=_OWNER, input_name="X")
+    _check_width(schema, values.shape[1])
+    return [_read(column, f"column {j}", kind) for j, (column, kind) in enumerate(zip(values.T, kinds, strict=True))]
+
+
+def is_frame(X: object) -> TypeGuard[Frame]:
+    """Whether X is a pandas or polars frame, or anything alike."""
+    return hasattr(X, "columns") and hasattr(X, "shape") and hasattr(X, "__getitem__")
+
+
+# Names of columns
+
+
+def _names_of(X: Frame) -> tuple[str, ...]:
+    """Names of a frame's columns as text; names that are no text (years, tuples of a MultiIndex) are written out."""
+    names = tuple(str(name) for name in X.columns)
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"X has more than one column {twice!r}: names of columns must be unique.")
+    return names
+
+
+def _in_order(schema: Schema, X: Frame, names: Sequence[str]) -> Frame:
+    """The frame with the columns of the training frame in their order."""
+    wanted = schema.names
+    if wanted is None:
+        if all(isinstance(name, str) for name in X.columns):
+            _warn(f"X has feature names, but {_OWNER} was fitted without feature names")
+        return X
+    if set(wanted) != set(names):
+        raise ValueError(_mismatch(wanted, names))
+    if tuple(names) == wanted:
+        return X
+    own_name = dict(zip(names, X.columns, strict=True))
+    frame: Frame = X[[own_name[name] for name in wanted]]
+    return frame
+
+
+def _mismatch(wanted: Sequence[str], names: Sequence[str]) -> str:
+    """The complaint about a frame with other columns, in scikit-learn's words."""
+    message = "The feature names should match those that were passed during fit.\n"
+    for title, found in (
+        ("Feature names unseen at fit time:", sorted(set(names) - set(wanted))),
+        ("Feature names seen at fit time, yet now missing:", sorted(set(wanted) - set(names))),
+    ):
+        if found:
+            more = ["- ..."] if len(found) > 5 else []
+            message += "\n".join([title, *(f"- {name}" for name in found[:5]), *more]) + "\n"
+    return message
+
+
+def _numbered(n: int) -> tuple[str, ...]:
+    """The names that pandas gives to columns without names."""
+    return tuple(map(str, range(n)))
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, UserWarning, stacklevel=6)
+
+
+def _check_width(schema: Schema, n_columns: int) -> None:
+    if n_columns != schema.n_columns:
+        raise ValueError(f"X has {n_columns} features, but {_OWNER} is expecting {schema.n_columns} features as input.")
+
+
+def _check_shape(shape: tuple[int, int]) -> None:
+    n, q = shape
+    if not n:
+        raise ValueError(f"Found array with 0 sample(s) (shape={shape}) while a minimum of 1 is required.")
+    if not q:
+        raise ValueError(f"0 feature(s) (shape={shape}) while a minimum of 1 is required.")
+
+
+def _declared(categorical_features: Any, columns: int | Sequence[Any]) -> list[bool]:
+    """Which columns the user calls categories; `columns`: names of a frame's columns, or the number of an array's."""
+    names = [] if isinstance(columns, int) else [_plain(name) for name in columns]
+    q = columns if isinstance(columns, int) else len(names)
+    if categorical_features is None:
+        return [False] * q
+    given = [_plain(part) for part in _as_list(categorical_features)]
+    if given and all(isinstance(part, bool) for part in given):
+        if len(given) != q:
+            raise ValueError(
+                f"Expected categorical_features with one boolean for each of {q} columns; got {len(given)}."
+            )
+        return given
+    place: dict[Any, int] = {}
+    if not any(isinstance(name, int) for name in names):  # numbers that are names are no positions
+        place |= {j: j % q for j in range(-q, q)}
+    place |= {str(name): j for j, name in enumerate(names)} | {name: j for j, name in enumerate(names)}
+    unknown = [part for part in given if isinstance(part, bool) or part not in place]
+    if unknown:
+        raise ValueError(f"categorical_features names {unknown[0]!r}, which is no column of X.")
+    chosen = {place[part] for part in given}
+    return [j in chosen for j in range(q)]
+
+
+def _as_list(given: Any) -> list[Any]:
+    """What a user names, one or several, as a list."""
+    is_one = isinstance(given, str | int | np.generic) or not hasattr(given, "__iter__")
+    return [given] if is_one else list(given)
+
+
+def _plain(value: Any) -> Any:
+    """A number of numpy's as one of Python's."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+# Values
+
+
+def _as_array(X: ArrayLike | Frame) -> NDArray[Any]:
+    """X as an array; masked entries are missing, rows of numbers and texts keep both."""
+    if isinstance(X, np.ma.MaskedArray):
+        kind = np.float64 if X.dtype.kind in "biuf" else object
+        return np.ma.filled(X.astype(kind), np.nan)
+    if hasattr(X, "dtype"):
+        return X  # type: ignore[return-value]  # scikit-learn's check says what is wrong with it
+    try:
+        values = np.asarray(X)
+    except ValueError:
+        raise ValueError("X cannot be read as a table: its rows have different lengths.") from None
+    return np.array(X, dtype=object) if values.dtype.kind in "US" else values
+
+
+def _as_numbers(X: Any) -> Array:
+    numbers: Array = check_array(
+        X, dtype=np.float64, order="C", ensure_all_finite="allow-nan", estimator=_OWNER, input_name="X"
+    )
+    return numbers
+
+
+def _values(column: Any) -> NDArray[Any]:
+    """The values (n,) of a frame's column."""
+    return np.asarray(column.to_numpy())
+
+
+def _is_categorical(column: Any) -> bool:
+    dtype = str(column.dtype)
+    return dtype == "category" or dtype.startswith(("Categorical", "Enum"))
+
+
+def _read(values: NDArray[Any], where: str, kind: str | None) -> Column:
+    """A column as numbers or names, as `kind` says, or as its values say if that is None."""
+    if values.dtype.kind in "mM" or (values.dtype.kind == "O" and any(_is_date(value) for value in values)):
+        raise ValueError(
+            f"{where} of X holds dates: turn them into numbers first, for example days since a date, month, weekday."
+        )
+    if kind == "category":
+        return _names(values, where)
+    numbers = _numbers(values, where)
+    if numbers is None:
+        if kind == "number":
+            raise ValueError(f"{where} of X had numbers when the model was fitted; got {_first_name(values)!r}.")
+        return _names(values, where)
+    if np.isinf(numbers).any():
+        raise ValueError(f"{where} of X contains infinity: covariates must be finite or missing.")
+    return numbers
+
+
+def _is_date(value: Any) -> bool:
+    return isinstance(value, datetime.date | datetime.timedelta | np.datetime64 | np.timedelta64)
+
+
+def _is_gap(value: Any) -> bool:
+    """Whether a value is missing: None, NaN, or pandas' NA and NaT."""
+    return (
+        value is None or type(value).__name__ in ("NAType", "NaTType") or (isinstance(value, Real) and value != value)
+    )
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real | Decimal | np.bool_)
+
+
+def _numbers(values: NDArray[Any], where: str) -> Array | None:
+    """Values as float64, NaN for missing ones; None if some are no numbers."""
+    if values.dtype.kind in "biuf":
+        return values.astype(np.float64)
+    if values.dtype.kind == "c":
+        raise ValueError("Complex data not supported: covariates must be real numbers or names.")
+    if values.dtype.kind != "O" or not all(_is_gap(value) or _is_number(value) for value in values):
+        return None
+    try:
+        return np.array([np.nan if _is_gap(value) else float(value) for value in values])
+    except OverflowError:
+        raise ValueError(f"{where} of X holds an integer beyond the range of float64: rescale it.") from None
+
+
+def _names(values: NDArray[Any], where: str) -> Column:
+    """Values as names of levels, None for missing ones. 3, 3.0 and "3" are the same level."""
+    names = np.empty(len(values), dtype=object)
+    names[:] = [_name(value, where) for value in values]
+    return names
+
+
+def _name(value: Any, where: str) -> str | None:
+    if _is_gap(value):
+        return None
+    if isinstance(value, dict | list | set | tuple | np.ndarray):
+        raise TypeError(f"A covariate's argument must be a string or a real number; got {value!r} in {where} of X.")
+    if isinstance(value, float | np.floating) and float(value).is_integer():
+        return str(int(value))
+    return str(value)
+
+
+def _first_name(values: NDArray[Any]) -> Any:
+    return _plain(next(value for value in values if not _is_gap(value) and not _is_number(value)))

@@ -1,0 +1,141 @@
+"""A fit of TreeFlowRegressor from beginning to end; nothing of the estimator changes until its result is whole."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from treecdf._common.protocols import Frame
+from treecdf._common.random import as_generator
+from treecdf._common.steps import stop_by_interrupt
+from treecdf._common.typing import Bound
+from treecdf._kernels.compiling import announce_compilation
+from treecdf.data.reading import Schema
+from treecdf.data.recording import notes
+from treecdf.data.table import (
+    Table,
+    check_bounds,
+    check_counts,
+    check_size,
+    has_repeats,
+    learn_table,
+    outcome_names,
+    read_bounds,
+    read_outcomes,
+    read_table,
+)
+from treecdf.estimators.progress import Progress, reporter
+from treecdf.estimators.state import schema_state
+from treecdf.flows.results import history_table
+from treecdf.persist.checkpoint import NoCheckpoint
+from treecdf.training.ensemble import Ensemble, fit_ensemble
+from treecdf.training.importance import importances
+from treecdf.training.jobs import Workers, n_threads
+from treecdf.training.parameters import check_together
+from treecdf.training.plan import make_plan
+from treecdf.training.recording import Recording, learn_recording
+from treecdf.training.settings import FitSettings
+from treecdf.training.sources.pieces import Pieces
+from treecdf.training.streaming import fit_pieces
+
+# X, y and sample_weight as the user passes them.
+Given = tuple[ArrayLike | Frame, ArrayLike, ArrayLike | None]
+
+
+@dataclass(frozen=True)
+class FittedState:
+    """The fitted attributes of a model by name, and what is missing because the fit was interrupted."""
+
+    attributes: dict[str, Any]
+    missing: tuple[str, ...]
+
+
+def fit_table(settings: FitSettings, train: Given, validation: Given | None, checkpoint: NoCheckpoint) -> FittedState:
+    """Fit to a table in memory, with validation rows if there are any."""
+    X, y, sample_weight = train
+    rng = checkpoint.generator(settings.random_state)
+    table, schema = learn_table(X, y, sample_weight, settings.categorical_features, rng)
+    check_size(table)
+    check_counts(table, settings.min_samples_node)
+    names = outcome_names(y, table.y.shape[1])
+    bounds = read_bounds(settings.bounds, len(names))
+    check_bounds(table, bounds, "y")
+    check_together(settings, bounds)
+    held_out = _read_validation(settings, schema, bounds, validation)
+    checkpoint.begin(settings.shaping(), table, held_out)
+    recording, table, held_out = learn_recording(settings, table, held_out, bounds, rng)
+    plan = make_plan(settings, len(table), table.x.shape[1], bounds, has_repeats(table.y))
+    with _workers(settings, checkpoint) as workers:
+        ensemble = fit_ensemble(plan, table, held_out, rng, workers)
+    return _state(settings, ensemble, table, rng, {**schema_state(schema), **_recorded(names, recording)})
+
+
+def fit_table_in_pieces(settings: FitSettings, pieces: Pieces) -> FittedState:
+    """Fit to rows that are not all in memory."""
+    rng = as_generator(settings.random_state)
+    with _workers(settings, NoCheckpoint()) as workers:
+        fitted = fit_pieces(settings, pieces, rng, workers)
+    recording = Recording(None, None, notes(fitted.sample, settings.atoms, settings.resolution))
+    attributes = {**schema_state(fitted.schema), **_recorded(fitted.outcome_names, recording)}
+    return _state(settings, fitted.ensemble, fitted.sample, rng, attributes)
+
+
+def _state(
+    settings: FitSettings,
+    ensemble: Ensemble,
+    table: Table,
+    rng: np.random.Generator,
+    attributes: dict[str, Any],
+) -> FittedState:
+    """The whole fitted state: what is known of the table, the mixture, its history and the importances."""
+    mixture, places = ensemble.mixture(), attributes["covariates_"].places()
+    attributes |= {
+        "mixture_": mixture,
+        "families_": ensemble.families,
+        "family_weights_": ensemble.weights,
+        "history_": history_table(ensemble.histories),
+        "n_trees_": sum(len(block) for flow in mixture.trees() for block in flow.blocks),
+        "feature_importances_": importances(mixture, table, places, rng, n_threads(settings.n_jobs)),
+    }
+    return FittedState(attributes, ensemble.missing)
+
+
+def _recorded(names: tuple[str, ...], recording: Recording) -> dict[str, Any]:
+    """The fitted attributes that say what the outcomes are."""
+    return {
+        "n_outcomes_": len(names),
+        "outcome_names_": names,
+        "atoms_": recording.atoms,
+        "grid_": recording.grid,
+        "notes_": recording.notes,
+    }
+
+
+def _read_validation(
+    settings: FitSettings, schema: Schema, bounds: Sequence[Bound], given: Given | None
+) -> Table | None:
+    """The validation rows, None if there are none."""
+    if given is None:
+        has_rotations = len(bounds) > 1 and settings.has_rotations
+        if has_rotations and settings.weights == "stacked" and settings.validation_fraction == 0:
+            raise ValueError("weights='stacked' needs validation rows: expected validation_fraction above 0.")
+        return None
+    validation = read_table(schema, *given)
+    read_outcomes(validation.y, len(bounds))
+    check_bounds(validation, bounds, "y_val")
+    return validation
+
+
+@contextlib.contextmanager
+def _workers(settings: FitSettings, checkpoint: NoCheckpoint) -> Iterator[Workers]:
+    """What runs the training jobs of a fit, with progress on a terminal and what Ctrl-C does."""
+    announce_compilation()
+    with contextlib.closing(Progress(settings.verbose)) as progress, stop_by_interrupt(settings.on_interrupt) as stop:
+        report = reporter(progress, settings.max_trees)
+        yield Workers(settings.n_jobs, report, partial(checkpoint.steps, stop))

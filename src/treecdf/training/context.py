@@ -1,0 +1,36 @@
+"""What a training job is given besides its data: threads, somebody to report to, and its steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+
+from treecdf._common.steps import Steps
+from treecdf.flows.results import History
+
+
+@dataclass(frozen=True)
+class News:
+    """How far a fit is: the history of a flow so far and its validation score, and which flow of how many it is."""
+
+    history: History
+    score: float
+    flow: int = 0
+    n_flows: int = 1
+
+
+Report = Callable[[News], None]
+
+
+def silent(news: News) -> None:
+    """Report to nobody."""
+
+
+@dataclass(frozen=True)
+class TrainingContext:
+    """Threads for passes over the rows (None: this one only), who hears of progress, and what keeps or stops steps."""
+
+    pool: Executor | None = None
+    report: Report = silent
+    steps: Steps = field(default_factory=Steps)
