@@ -1,4 +1,4 @@
-"""Command line: `python -m benchmarks NAME | quick | scaling | speed | big | microbiome | report | figures | list`."""
+"""Command line: `python -m benchmarks NAME`, NAME being an experiment or a command (see `--help`)."""
 
 import argparse
 import tempfile
@@ -9,6 +9,7 @@ from benchmarks.big import METHODS as BIG_METHODS
 from benchmarks.big import run_big
 from benchmarks.datasets import DATASETS
 from benchmarks.figures import write_figures
+from benchmarks.kernels import CASES, run_kernels
 from benchmarks.methods import METHODS
 from benchmarks.microbiome import METHODS as MICROBIOME_METHODS
 from benchmarks.microbiome import run_study
@@ -52,6 +53,9 @@ def _parser() -> argparse.ArgumentParser:
     command.set_defaults(command=_speed)
     command.add_argument("--parts", type=_list_of(PARTS), default=list(PARTS), metavar="a,b")
     command.add_argument("--skip-naive-mlp", action="store_true", help="part a without its minutes of waiting")
+    command = commands.add_parser("kernels", help="what each compiled kernel costs, compilation apart")
+    command.set_defaults(command=_kernels)
+    command.add_argument("names", nargs="?", type=_list_of(CASES), default=list(CASES), metavar="a,b")
     command = commands.add_parser("big", help="fits to files and on Dask workers (extra dask)")
     command.set_defaults(command=_big)
     command.add_argument("--methods", type=_list_of(BIG_METHODS), default=list(BIG_METHODS), metavar="a,b")
@@ -118,6 +122,11 @@ def _scaling(options) -> int:
 def _speed(options) -> int:
     run_parts(options.parts, options.skip_naive_mlp)
     return _report(argparse.Namespace(names=["speed"]))
+
+
+def _kernels(options) -> int:
+    run_kernels(options.names)
+    return 0
 
 
 def _big(options) -> int:

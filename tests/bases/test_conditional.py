@@ -9,7 +9,6 @@ from scipy.special import betainc, logsumexp
 from sklearn.linear_model import LinearRegression, Ridge
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.tree import DecisionTreeRegressor
-from threadpoolctl import threadpool_limits
 
 from treecdf import BoostedTrees, Stage, TreeFlowRegressor
 from treecdf._kernels.student import mixture_forward, mixture_inverse, mixture_loss
@@ -21,10 +20,7 @@ from treecdf.data.recording import recording_step
 T5 = stats.t(5)
 
 
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    with threadpool_limits(1, user_api="blas"):
-        yield
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 # Mixtures of Student t

@@ -14,7 +14,6 @@ from sklearn.linear_model import LinearRegression, Ridge
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.svm import SVR
 from sklearn.tree import DecisionTreeRegressor
-from threadpoolctl import threadpool_limits
 
 from treecdf._kernels.histogram import add_trees
 from treecdf.bases.learners import (
@@ -50,10 +49,7 @@ X_NEW = 2 * table(1)[0]
 PARAMETERS = np.log([1.0, 1.5, 3.0, 1.2, 0.2, 0.4])  # of the process: length scales, signal, noise, slope
 
 
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    with threadpool_limits(1, user_api="blas"):
-        yield
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def cross_fit(learner, x=X, y=Y, weight=WEIGHT, fold=FOLD, seed=0, **settings):

@@ -22,6 +22,7 @@ PAGES = [
         for name in ("index", "tables", "compositions", "command-line", "scikit-learn", "settings", "scaling")
     ),
 ]
+RECIPES = ["node-classifier", "mean-learner", "row-source", "outcome-type"]  # their code checks itself
 
 
 def blocks(text):
@@ -47,9 +48,18 @@ def test_blocks_of_a_page_run_one_after_the_other(page, tmp_path, monkeypatch):
         assert "RandomForestRegressor" in names["forest"].summary()
 
 
+@pytest.mark.parametrize("name", RECIPES)
+def test_recipes_for_contributors_work(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    page = f"docs/contributing/{name}.md"
+    assert "\nassert " in (ROOT / page).read_text()
+    run(page)
+
+
 def test_every_page_with_code_is_among_them():
-    pages = {str(page.relative_to(ROOT)) for page in (ROOT / "docs").glob("*.md") if blocks(page.read_text())}
-    assert pages <= {*PAGES, "docs/gallery.md", "docs/skpro.md"}  # the last: test_skpro
+    pages = {str(page.relative_to(ROOT)) for page in (ROOT / "docs").rglob("*.md") if blocks(page.read_text())}
+    recipes = {f"docs/contributing/{name}.md" for name in RECIPES}
+    assert pages <= {*PAGES, *recipes, "docs/gallery.md", "docs/skpro.md"}  # the last: test_skpro
 
 
 # The gallery shows two lines for each picture; what it draws is fitted here, small.
@@ -81,6 +91,6 @@ def test_two_lines_draw_each_picture(section):
 
 
 def test_pages_link_to_files_that_exist():
-    for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
+    for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]:
         for target in re.findall(r"\]\((?!http)([^)#]+)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name}: {target}"

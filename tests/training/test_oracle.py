@@ -9,7 +9,6 @@ from functools import cache, partial
 import numpy as np
 import pytest
 from scipy.special import expit
-from threadpoolctl import threadpool_limits
 
 from tests.helpers import naive
 from treecdf import Logistic
@@ -23,11 +22,7 @@ GROWTH = {"c0": 0.3, "gamma": 0.5, "eta": 0.1, "grid_size": 6}
 oracle_classifier = partial(naive.logistic, tol=TOL)
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _one_thread():
-    """Threads cost far more than they bring on the oracle's many small fits."""
-    with threadpool_limits(1):
-        yield
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def problem(seed, n, d, q=2):
