@@ -312,7 +312,7 @@ def test_a_summary_names_the_families_their_weights_and_scores(kind):
 def test_a_summary_counts_all_flows_and_trees(kind):
     model = fitted(kind)
     found = re.findall(r"(\d+) flows?, (\d+) trees", model.summary())
-    assert sum(int(flows) for flows, _ in found) == len(model.mixture_.trees())
+    assert sum(int(flows) for flows, _ in found) == len(model.mixture_.tree_flows())
     assert sum(int(trees) for _, trees in found) == model.n_trees_
     assert model.n_trees_ > 0
 

@@ -78,4 +78,4 @@ def _each_covariate(q: int, knots: tuple[float, ...], powers: tuple[int, ...], r
 
 
 # The bases of linear log-odds; trees remember a basis by its place in this table.
-BASES: dict[str, Callable[..., Basis]] = {"linear": Basis.linear, "hinges": Basis.hinges, "cubic": Basis.cubic}
+FEATURE_BASES: dict[str, Callable[..., Basis]] = {"linear": Basis.linear, "hinges": Basis.hinges, "cubic": Basis.cubic}

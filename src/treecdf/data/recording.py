@@ -110,7 +110,7 @@ def continuous_part(
 ) -> Table:
     """The rows that are no atom, spread over the cells of the grid and inside the bounds."""
     if len(atoms):
-        table = table.take(_labels(table.y[:, 0], atoms) == 0)
+        table = table.take(atom_labels(table.y[:, 0], atoms) == 0)
     if grid is None:
         return table
     y = grid.spread(table.y, rng)
@@ -151,7 +151,7 @@ def _is_coarse(y: Array, steps: Sequence[float]) -> bool:
     return any(step > 0 and len(np.unique(column)) < len(column) / 2 for step, column in zip(steps, y.T, strict=True))
 
 
-def _labels(y: Array, values: Array) -> Ints:
+def atom_labels(y: Array, values: Array) -> Ints:
     """0 for no atom, else its place counted from 1."""
     place = np.searchsorted(values, y)
     is_atom = (place < len(values)) & (values[np.minimum(place, len(values) - 1)] == y)

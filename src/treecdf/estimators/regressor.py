@@ -316,7 +316,7 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
         self.mixture_ = ensemble.mixture()
         self.families_, self.family_weights_ = ensemble.families, ensemble.weights
         self.history_ = _concatenate(ensemble.histories)
-        self.n_trees_ = sum(len(block) for flow in self.mixture_.trees() for block in flow.blocks)
+        self.n_trees_ = sum(len(block) for flow in self.mixture_.tree_flows() for block in flow.blocks)
         self.feature_importances_ = importances(self.mixture_, table, self.covariates_.places(), rng, self._n_threads())
         if ensemble.missing:
             goes_on = "" if self.checkpoint is None else " Its checkpoint stays: the same fit again goes on from there."

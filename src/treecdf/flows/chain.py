@@ -23,9 +23,9 @@ class Chain:
         """d, the number of outcomes."""
         return len(self.links)
 
-    def trees(self) -> list[TreeFlow]:
+    def tree_flows(self) -> list[TreeFlow]:
         """All tree flows it is made of."""
-        return [flow for link in self.links for flow in link.trees()]
+        return [flow for link in self.links for flow in link.tree_flows()]
 
     def forward_and_log_det(self, y: Array, x: Array, known: Conditions | None = None) -> tuple[Array, Array]:
         """Conditional CDFs of outcomes y (n, m, d), m at each row of x, and log densities (n, m)."""

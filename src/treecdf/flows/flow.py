@@ -67,7 +67,7 @@ class TreeFlow:
         moved = np.where(v > 0, np.minimum(moved, largest), v)  # the lower end stays where it is
         return self.base.from_box(np.where(inside[..., None], moved, v), parameters)
 
-    def trees(self) -> list[TreeFlow]:
+    def tree_flows(self) -> list[TreeFlow]:
         """Itself."""
         return [self]
 

@@ -36,7 +36,7 @@ class Flow(Protocol):
         """Draws (n, m, d) made of independent uniforms u (n, m, d); cheaper than the inverse where it can be."""
         ...
 
-    def trees(self) -> list[TreeFlow]:
+    def tree_flows(self) -> list[TreeFlow]:
         """All tree flows it is made of."""
         ...
 
@@ -62,9 +62,9 @@ class Mixture:
         """Whether it has a `forward` and an `inverse`."""
         return len(self.members) == 1 or self.n_outcomes == 1
 
-    def trees(self) -> list[TreeFlow]:
+    def tree_flows(self) -> list[TreeFlow]:
         """All tree flows it is made of."""
-        return [flow for member in self.members for flow in member.trees()]
+        return [flow for member in self.members for flow in member.tree_flows()]
 
     def log_weights_at(self, x: Array) -> Array:
         """Log weights (n, members) at covariates x (n, q)."""

@@ -36,11 +36,11 @@ def _family(family: Family, weight: float) -> Iterator[str]:
         if isinstance(member, Chain):
             yield "  a chain of flows of one outcome on conditional bases"
             for number, link in zip(member.order, member.links, strict=True):
-                yield f"  outcome {number}: {_flows(link.trees())}"
-                yield from _base(link.trees()[0], "    ")
+                yield f"  outcome {number}: {_flows(link.tree_flows())}"
+                yield from _base(link.tree_flows()[0], "    ")
         else:
-            yield f"  {KINDS[family.name]}: {_flows([flow for m in family.members for flow in m.trees()])}"
-            yield from _base(member.trees()[0], "  ")
+            yield f"  {KINDS[family.name]}: {_flows([flow for m in family.members for flow in m.tree_flows()])}"
+            yield from _base(member.tree_flows()[0], "  ")
 
 
 def _flows(flows: Sequence[TreeFlow]) -> str:

@@ -13,8 +13,9 @@ import numpy as np
 from treecdf._common.steps import FORGETFUL, Steps
 from treecdf._common.typing import Ints
 from treecdf.bases.box import Support
-from treecdf.bases.conditional import Conditional
+from treecdf.bases.conditional import Conditional, ConditionalSettings
 from treecdf.bases.learners.protocol import Learner
+from treecdf.bases.mean import TrainingRows
 from treecdf.bases.protocol import Base
 from treecdf.bases.student import Student
 from treecdf.data.blocks import ends_of_outcomes, sum_of_weights
@@ -24,6 +25,7 @@ from treecdf.flows.flow import TreeFlow
 from treecdf.flows.results import Fitted, History
 from treecdf.flows.tree import TreeSequence
 from treecdf.training.classifiers import NodeClassifier
+from treecdf.training.defaults import default_scales
 from treecdf.training.growing.grower import TreeGrower
 from treecdf.training.growing.located import Fold, Streamed, average, locate
 from treecdf.training.settings import Growth, Recipe
@@ -112,7 +114,9 @@ def fit_conditional_flows(
     """
     standardize = Standardizer.fit(table.x, table.weight)
     z = standardize(table.x)
-    base, parameters = Conditional.cross_fit(learners, z, table.y, table.weight, recipe.bounds[0], fold, rng, steps)
+    settings = ConditionalSettings(learners, default_scales(len(table)))
+    training_rows = TrainingRows(z, table.y[:, 0], table.weight, fold)
+    base, parameters = Conditional.cross_fit(settings, training_rows, recipe.bounds[0], rng, steps)
     rows = locate(table, standardize, base, parameters)
     if validation is not None:
         folds = [Fold(rows, locate(validation, standardize, base))]

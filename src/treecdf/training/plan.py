@@ -10,8 +10,9 @@ import numpy as np
 
 from treecdf._common.typing import Array
 from treecdf._common.validation import is_int
-from treecdf.bases.learners import Learner, as_learner, default_learners
+from treecdf.bases.learners import Learner, as_learner
 from treecdf.training.classifiers import MLP, BoostedTrees, Constant, Logistic, as_node_classifier
+from treecdf.training.defaults import default_learners
 from treecdf.training.settings import Growth, Recipe, Stage
 
 PAPER_STAGES = (Stage(Logistic(), max_depth=6), Stage(MLP((4, 4), alpha=1e-4, max_iter=1000), max_depth=4))
