@@ -414,7 +414,9 @@ def test_no_other_number_of_rounds_is_better_for_left_out_rows(noise):
 
     def run(max_rounds):
         settings = BoostingSettings(3, 0.3, max_rounds)
-        scores, left_out = boost_scores(squared_error(y), x, weight, np.zeros(1), fold, settings, np.random.default_rng(0))
+        scores, left_out = boost_scores(
+            squared_error(y), x, weight, np.zeros(1), fold, settings, np.random.default_rng(0)
+        )
         return len(scores.leaf) // N_FOLDS, weight @ (left_out[:, 0] - y) ** 2
 
     losses = [weight @ y**2] + [run(k)[1] for k in range(1, 31)]

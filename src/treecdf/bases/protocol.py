@@ -39,7 +39,7 @@ class Base(Protocol):
         ...
 
     def to_box(self, y: Array, parameters: Array) -> tuple[Array, Array]:
-        """Points (n, m, d) that the trees see outcomes y (n, m, d) as, and log-determinants (n, m) of the whole base."""
+        """Points (n, m, d) that the trees see outcomes y (n, m, d) as, and log-determinants (n, m) of the base."""
         ...
 
     def inside(self, v: Array) -> Bools:

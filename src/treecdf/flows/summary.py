@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from treecdf._common.typing import Array
 from treecdf.bases.conditional import Conditional
 from treecdf.bases.student import Student
 from treecdf.flows.chain import Chain
 from treecdf.flows.flow import TreeFlow
 from treecdf.flows.results import Family
 
+# What the families of a model are, by name
 KINDS = {
     "flow": "flows of one outcome on a conditional base",
     "joint": "flows of all outcomes",
@@ -23,12 +24,13 @@ KINDS = {
 }
 
 
-def summarize(families: Sequence[Family], weights: NDArray[np.float64]) -> str:
-    """What was trained, what it weighs, and how well rows were predicted that it did not see."""
+def summarize(families: Sequence[Family], weights: Array) -> str:
+    """Lines of text: each family, its weight, its mean log-likelihood of left-out rows, and its base."""
     return "\n".join(line for family, weight in zip(families, weights, strict=True) for line in _family(family, weight))
 
 
 def _family(family: Family, weight: float) -> Iterator[str]:
+    """Lines about one family; its first member stands for all."""
     known = np.isfinite(family.left_out)
     score = f"{family.left_out[known].mean():.3f}" if known.any() else "unknown"
     yield f"{family.name}, weight {weight:.2f}: log-likelihood of left-out rows {score}"
@@ -44,11 +46,13 @@ def _family(family: Family, weight: float) -> Iterator[str]:
 
 
 def _flows(flows: Sequence[TreeFlow]) -> str:
+    """Numbers of flows and of their trees, in words."""
     trees = sum(len(block) for flow in flows for block in flow.blocks)
     return f"{len(flows)} flow{'s' * (len(flows) > 1)}, {trees} trees"
 
 
 def _base(flow: TreeFlow, indent: str) -> Iterator[str]:
+    """Lines about the base of a flow."""
     base = flow.base
     if isinstance(base, Conditional):
         stack = sorted(zip(base.mean.weights, base.mean.names, strict=True), reverse=True)

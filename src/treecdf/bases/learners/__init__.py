@@ -15,7 +15,7 @@ from treecdf.bases.learners.protocol import Learner
 
 def as_learner(regressor: Learner | Regressor) -> Learner:
     """The learner itself, or a scikit-learn regressor wrapped as one."""
-    return cast(Learner, regressor) if hasattr(regressor, "cross_fit") else AnyRegressor(cast(Regressor, regressor))
+    return cast(Learner, regressor) if hasattr(regressor, "cross_fit") else AnyRegressor(regressor)
 
 
 __all__ = [

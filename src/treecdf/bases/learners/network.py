@@ -78,8 +78,9 @@ class Network:
         """The folds' networks, and out-of-fold predictions (n,); see `Learner.cross_fit`."""
         n_folds = int(fold.max()) + 1
         rows = [np.flatnonzero(fold != f) for f in range(n_folds)]
-        held, relative = np.clip(x, -_FAR, _FAR), weight / weight.mean()
-        layers = self._train(*(part.astype(np.float32) for part in (held, y, relative)), rows, rng)
+        single = np.clip(x, -_FAR, _FAR).astype(np.float32)
+        relative = (weight / weight.mean()).astype(np.float32)
+        layers = self._train(single, y.astype(np.float32), relative, rows, rng)
         fitted = FittedNetworks(tuple(layers))
         outputs = fitted.each(x)
         return fitted, outputs[fold, np.arange(len(x))]
