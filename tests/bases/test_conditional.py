@@ -13,10 +13,12 @@ from threadpoolctl import threadpool_limits
 
 from treecdf import BoostedTrees, Stage, TreeFlowRegressor
 from treecdf._kernels.student import mixture_forward, mixture_inverse, mixture_loss
-from treecdf.bases.conditional import Conditional
-from treecdf.bases.learners import BoostedMean, Polynomial, as_learner, default_learners
+from treecdf.bases.conditional import Conditional, ConditionalSettings
+from treecdf.bases.learners import BoostedMean, Polynomial, as_learner
+from treecdf.bases.mean import TrainingRows
 from treecdf.bases.transform import OutcomeTransform
 from treecdf.data.recording import recording_step
+from treecdf.training.defaults import default_learners, default_scales
 
 T5 = stats.t(5)
 
@@ -291,7 +293,8 @@ bounded_outcome = pytest.mark.parametrize("name", [name for name in OUTCOMES if 
 def cross_fit(y, bound=(None, None), x=X, learners=SMALL, weight=None, seed=0):
     rng = np.random.default_rng(seed)
     fold, weight = rng.permutation(len(x)) % 5, np.ones(len(x)) if weight is None else weight
-    return Conditional.cross_fit(learners, x, y[:, None], weight, bound, fold, rng)
+    settings = ConditionalSettings(learners, default_scales(len(x)))
+    return Conditional.cross_fit(settings, TrainingRows(x, y, weight, fold), bound, rng)
 
 
 @cache

@@ -10,8 +10,9 @@ from sklearn.linear_model import LinearRegression, Ridge
 from sklearn.tree import DecisionTreeRegressor
 
 from treecdf import MLP, BoostedTrees, Constant, Logistic, Stage, TreeFlowRegressor
-from treecdf.bases.learners import Polynomial, default_learners
+from treecdf.bases.learners import Polynomial
 from treecdf.data.table import has_repeats
+from treecdf.training.defaults import default_learners
 from treecdf.training.plan import EFFORTS, make_plan
 
 FREE = (None, None)
