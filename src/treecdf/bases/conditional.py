@@ -86,6 +86,13 @@ class Conditional(WholeCube):
             The only source of randomness.
         steps : Steps, optional
             What runs the learners and the boosting; it may keep what they gave, or stop.
+
+        Returns
+        -------
+        base : Conditional
+            For new rows.
+        parameters : array of shape (n, 3 J)
+            Of the training rows, by models that did not see their fold.
         """
         x, y, weight = rows.x, rows.y, rows.weight
         transform = choose_transform(x, y, weight, 0.0 if bound[0] is None else bound[0], rng)

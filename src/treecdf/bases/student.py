@@ -110,8 +110,9 @@ def _fit_t(y: Array, weight: Array) -> tuple[float, float, float]:
 def _quantiles(y: Array, share: Array, levels: Sequence[float]) -> list[float]:
     """Weighted quantiles of y (n,): the smallest values that a share of at least each level does not exceed.
 
-    `np.quantile(..., weights=share, method="inverted_cdf")` divides by the sum of the shares once more, which moves
-    quantiles of one table in seven to the next row where a level is met exactly, and every model on them a little.
+    `np.quantile(..., weights=share, method="inverted_cdf")` divides by the sum of the shares once more. Where a level
+    is met exactly that moves a quantile to the next row: it did in one of six random tables of 5 to 1500 rows, and
+    would change the models on them.
     """
     order = np.argsort(y, kind="stable")
     reached = np.searchsorted(np.cumsum(share[order]), levels)

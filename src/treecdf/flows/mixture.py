@@ -177,8 +177,8 @@ def _at_points(member: Flow, u: Array, x: Array, rows: Ints, known: Conditions) 
 def _solve(mixture: Mixture, u: Array, x: Array, known: Conditions, low: Array, high: Array, y: Array) -> Array:
     """Outcomes (n, m) with CDF u between low and high, by Newton's method from y inside the bracket.
 
-    Steps that leave the bracket or do not halve are replaced by its middle. That takes at most a few more steps than a
-    number has bits, so it is a warning if _N_STEPS are not enough.
+    Steps that leave the bracket or do not halve are replaced by its middle. Halving alone would need 53 steps for a
+    bracket as long as the outcome is large, and _N_STEPS for one 1e44 times as long; to need more is a warning.
     """
     y, low, high = np.clip(y, low, high), low.copy(), high.copy()
     rows = np.flatnonzero((low < high).any(axis=1))
