@@ -317,7 +317,7 @@ def rounding_of(y, distribution, model):
     """What float64 resolves of outcomes y (n, m): their own digits, those of what is added to them, and of the cube."""
     x = getattr(distribution, "_latent", distribution)._x
     rounding = np.zeros(y.shape)
-    for flow in model.mixture_.trees():
+    for flow in model.mixture_.tree_flows():
         base = flow.base
         if isinstance(base, Support):
             added = (np.abs(base.low) + np.abs(base.high)).max()

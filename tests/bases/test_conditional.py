@@ -12,10 +12,12 @@ from sklearn.tree import DecisionTreeRegressor
 
 from treecdf import BoostedTrees, Stage, TreeFlowRegressor
 from treecdf._kernels.student import mixture_forward, mixture_inverse, mixture_loss
-from treecdf.bases.conditional import Conditional
-from treecdf.bases.learners import BoostedMean, Polynomial, as_learner, default_learners
-from treecdf.bases.transform import Transform
+from treecdf.bases.conditional import Conditional, ConditionalSettings
+from treecdf.bases.learners import BoostedMean, Polynomial, as_learner
+from treecdf.bases.mean import TrainingRows
+from treecdf.bases.transform import OutcomeTransform
 from treecdf.data.recording import recording_step
+from treecdf.training.defaults import default_learners, default_scales
 
 T5 = stats.t(5)
 
@@ -171,7 +173,7 @@ FAR = np.array([1e-300, 1e-9, 1e3, 1e50, 1e190])
 
 @every_power
 def test_transforms_come_back(power):
-    transform = Transform(3.0, 20.0, power)
+    transform = OutcomeTransform(3.0, 20.0, power)
     y = np.concatenate([-FAR[::-1], np.linspace(-100, 100, 51), FAR])
     g, log_slope = transform.forward(y)
     assert np.isfinite(g).all()
@@ -181,7 +183,7 @@ def test_transforms_come_back(power):
 
 @every_power
 def test_transforms_increase_and_keep_sign_and_slope_one_at_the_center(power):
-    transform = Transform(3.0, 20.0, power)
+    transform = OutcomeTransform(3.0, 20.0, power)
     y = np.unique(np.concatenate([-FAR, np.linspace(-1000, 1000, 1001), FAR]))
     g, _ = transform.forward(y)
     assert (np.diff(g[np.abs(y) > 1e-6]) > 0).all()
@@ -193,7 +195,7 @@ def test_transforms_increase_and_keep_sign_and_slope_one_at_the_center(power):
 
 @every_power
 def test_the_log_slope_is_that_of_finite_differences(power):
-    transform = Transform(3.0, 20.0, power)
+    transform = OutcomeTransform(3.0, 20.0, power)
     y = np.array([-300.0, -20.0, 0.0, 2.9, 3.1, 40.0, 1000.0])
     ends = [transform.forward(y + sign * 1e-4)[0] for sign in (1, -1)]
     np.testing.assert_allclose(np.log((ends[0] - ends[1]) / 2e-4), transform.forward(y)[1], atol=1e-7)
@@ -201,25 +203,25 @@ def test_the_log_slope_is_that_of_finite_differences(power):
 
 def test_powers_below_one_draw_in_the_upper_tail_and_stretch_the_lower():
     for power, is_drawn_in in ((0.5, True), (1.5, False)):
-        up, down = np.abs(Transform(0.0, 1.0, power).forward(np.array([50.0, -50.0]))[0])
+        up, down = np.abs(OutcomeTransform(0.0, 1.0, power).forward(np.array([50.0, -50.0]))[0])
         assert (up < 50 < down) == is_drawn_in
 
 
 def test_beyond_the_range_of_the_transform_is_infinity():
-    assert (Transform(0.0, 1.0, 0.5).inverse(np.array([-np.inf, np.inf])) == [-np.inf, np.inf]).all()
-    assert (Transform(0.0, 1.0).inverse(np.array([-np.inf, np.inf])) == [-np.inf, np.inf]).all()
+    assert (OutcomeTransform(0.0, 1.0, 0.5).inverse(np.array([-np.inf, np.inf])) == [-np.inf, np.inf]).all()
+    assert (OutcomeTransform(0.0, 1.0).inverse(np.array([-np.inf, np.inf])) == [-np.inf, np.inf]).all()
 
 
 def test_center_and_scale_are_those_of_the_weighted_outcomes():
     rng = np.random.default_rng(0)
     y, weight = rng.gamma(2.0, size=200), rng.random(200)
     for factor in (1e-200, 1.0, 1e200, 1e305):
-        found = Transform.fit(factor * y, weight)
+        found = OutcomeTransform.fit(factor * y, weight)
         mean = np.average(y, weights=weight)
         assert found.center / factor == pytest.approx(mean)
         assert found.scale / factor == pytest.approx(np.sqrt(np.average((y - mean) ** 2, weights=weight)))
     for value in (0.0, 7.0, -1e300):
-        constant = Transform.fit(np.full(5, value), np.ones(5))
+        constant = OutcomeTransform.fit(np.full(5, value), np.ones(5))
         assert constant.scale > 0
         assert constant.forward(np.array([value]))[0] == 0
 
@@ -287,7 +289,8 @@ bounded_outcome = pytest.mark.parametrize("name", [name for name in OUTCOMES if 
 def cross_fit(y, bound=(None, None), x=X, learners=SMALL, weight=None, seed=0):
     rng = np.random.default_rng(seed)
     fold, weight = rng.permutation(len(x)) % 5, np.ones(len(x)) if weight is None else weight
-    return Conditional.cross_fit(learners, x, y[:, None], weight, bound, fold, rng)
+    settings = ConditionalSettings(learners, default_scales(len(x)))
+    return Conditional.cross_fit(settings, TrainingRows(x, y, weight, fold), bound, rng)
 
 
 @cache
@@ -718,7 +721,7 @@ def lognormal(n=400, spread=2.0):
 
 def test_logarithms_go_forth_and_back_and_straight_beyond_their_ends():
     _, y, _ = lognormal()
-    transform = Transform.fit_log(y, np.ones(len(y)), 0.0)
+    transform = OutcomeTransform.fit_log(y, np.ones(len(y)), 0.0)
     points = np.r_[y, -1e9, -5.0, 0.0, 1e-9, 1e8, 1e12]
     z, log_slope = transform.forward(points)
     np.testing.assert_allclose(transform.inverse(z), points, rtol=1e-9, atol=1e-12)
@@ -727,8 +730,8 @@ def test_logarithms_go_forth_and_back_and_straight_beyond_their_ends():
     np.testing.assert_allclose(np.log(rise), log_slope, atol=1e-5)
     far = transform.forward(np.array([1e8, 2e8, 3e8]))[0]
     assert far[1] - far[0] == pytest.approx(far[2] - far[1])
-    assert Transform.fit_log(np.linspace(10, 20, 50), np.ones(50), 0.0) is None
-    assert Transform.fit_log(np.zeros(50), np.ones(50), 0.0) is None
+    assert OutcomeTransform.fit_log(np.linspace(10, 20, 50), np.ones(50), 0.0) is None
+    assert OutcomeTransform.fit_log(np.zeros(50), np.ones(50), 0.0) is None
 
 
 @pytest.mark.parametrize("bounds", [None, (0, None)])

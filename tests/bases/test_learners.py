@@ -1,5 +1,6 @@
 """Learners of the mean: each against a slow twin, left-out predictions above all."""
 
+import doctest
 import tracemalloc
 from dataclasses import dataclass
 from itertools import combinations_with_replacement
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 from scipy.optimize import approx_fprime
 from scipy.stats import multivariate_normal
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process.kernels import Matern
 from sklearn.linear_model import LinearRegression, Ridge
 from sklearn.neighbors import KNeighborsRegressor
@@ -25,13 +27,13 @@ from treecdf.bases.learners import (
     Polynomial,
     as_learner,
     boosting,
-    default_learners,
     neighbours,
     network,
     polynomial,
     process,
 )
-from treecdf.bases.learners.boosting import Boosting, boost
+from treecdf.bases.learners.boosting import BoostingSettings, boost_scores
+from treecdf.training.defaults import default_learners, default_scales
 
 N, Q, N_FOLDS = 100, 3, 4
 
@@ -280,7 +282,7 @@ def captured_loss(monkeypatch, x, y, weight):
 
     def capture(loss, start, **options):
         seen.update(loss=loss, start=start, **options)
-        return type("Result", (), {"x": start})
+        return type("Result", (), {"x": start, "fun": 0.0})
 
     monkeypatch.setattr(process, "minimize", capture)
     process._tune(x, y, weight, 60)
@@ -315,6 +317,22 @@ def test_the_loss_is_the_marginal_likelihood_and_weak_priors(monkeypatch):
         assert 0 < rise[1] < 1
     for at, (low, high) in zip(start, seen["bounds"], strict=True):
         assert low < at < high
+
+
+def test_a_kernel_that_cannot_be_decomposed_is_a_warning_and_stays_its_prior(monkeypatch):
+    def singular(*args, **kwargs):
+        raise np.linalg.LinAlgError
+
+    start = captured_loss(monkeypatch, X, Y, WEIGHT)["start"]
+    monkeypatch.undo()
+    monkeypatch.setattr(process, "cho_factor", singular)
+    with pytest.warns(ConvergenceWarning, match="could not be tuned"):
+        assert np.array_equal(process._tune(X, Y, WEIGHT, 60), start)
+
+
+def test_tuning_that_ends_at_its_limit_is_no_warning():
+    shortest, longest = (process._tune(X, Y, WEIGHT, max_iter) for max_iter in (1, 60))
+    assert not np.array_equal(shortest, longest)
 
 
 def test_tuning_finds_what_matters_and_how_noisy_it_is():
@@ -376,7 +394,7 @@ def test_added_trees_are_those_of_a_plain_walk(depth, n_outputs):
 
 def models_of_folds(scores, x, rate):
     """Predictions (folds, n, K) by the trees of each fold alone."""
-    codes = scores.binner(x)
+    codes = scores.bins.codes(x)
     trees = list(zip(scores.column, scores.cut, scores.missing_left, scores.leaf, strict=True))
     assert len(trees) % N_FOLDS == 0
     return np.array(
@@ -409,8 +427,10 @@ def test_no_other_number_of_rounds_is_better_for_left_out_rows(noise):
     x, y, weight, fold = table(4, noise=noise)
 
     def run(max_rounds):
-        settings = Boosting(3, 0.3, max_rounds)
-        scores, left_out = boost(squared_error(y), x, weight, np.zeros(1), fold, settings, np.random.default_rng(0))
+        settings = BoostingSettings(3, 0.3, max_rounds)
+        scores, left_out = boost_scores(
+            squared_error(y), x, weight, np.zeros(1), fold, settings, np.random.default_rng(0)
+        )
         return len(scores.leaf) // N_FOLDS, weight @ (left_out[:, 0] - y) ** 2
 
     losses = [weight @ y**2] + [run(k)[1] for k in range(1, 31)]
@@ -647,6 +667,19 @@ def test_many_rows_get_deep_trees_and_networks():
 
 
 @pytest.mark.parametrize("effort", ["fast", "default", "best"])
+def test_many_rows_get_finer_bins(effort):
+    bins = [
+        {learner.n_bins for learner in default_learners(n, 3, effort) if isinstance(learner, BoostedMean)}
+        for n in (2500, 2501)
+    ]
+    assert bins == [{96}, {254}]
+
+
+def test_scales_are_boosted_faster_on_many_rows():
+    assert [default_scales(n).rate for n in (2500, 2501, 20_000, 20_001)] == [0.05, 0.1, 0.1, 0.2]
+
+
+@pytest.mark.parametrize("effort", ["fast", "default", "best"])
 def test_very_many_rows_have_neighbours_unless_they_are_far_away(effort):
     assert names(5001, 20, effort)[-1] == "nearest neighbours"
     assert "nearest neighbours" not in names(5000, 3, effort) + names(50_000, 21, effort)
@@ -673,3 +706,13 @@ def test_a_fast_fit_has_few_learners(n, depth):
     )
     assert (fast.n_tuning, fast.n_inducing, fast.max_iter) < (default.n_tuning, default.n_inducing, default.max_iter)
     assert fast.n_inducing < default.n_inducing
+
+
+# What the docstrings show
+
+
+@pytest.mark.parametrize("module", [boosting, neighbours, network, polynomial, process], ids=lambda m: m.__name__)
+def test_examples_run(module):
+    found = doctest.testmod(module)
+    assert found.attempted > 3
+    assert found.failed == 0

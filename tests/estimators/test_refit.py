@@ -61,9 +61,10 @@ def test_a_refused_refit_leaves_the_old_model(name, tmp_path):
 def test_an_interrupted_refit_leaves_the_old_model(where, tmp_path, monkeypatch):
     fitted = model().fit(FRAME, Y)
     before = dict(vars(fitted))
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as patch:
         patch.setattr(treecdf.estimators.fitting, where, fail)
-        fitted.fit(OTHER, Y)
+        with pytest.raises(KeyboardInterrupt):
+            fitted.fit(OTHER, Y)
     unchanged(fitted, before, tmp_path / "model.tcdf")
 
 
@@ -72,9 +73,10 @@ def test_an_interrupted_refit_from_files_leaves_the_old_model(where, tmp_path, m
     OTHER.assign(y=Y).to_parquet(tmp_path / "rows.parquet")
     fitted = model().fit(FRAME, Y)
     before = dict(vars(fitted))
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as patch:
         patch.setattr(treecdf.estimators.fitting, where, fail)
-        fitted.fit_parquet(tmp_path / "rows.parquet", "y")
+        with pytest.raises(KeyboardInterrupt):
+            fitted.fit_parquet(tmp_path / "rows.parquet", "y")
     unchanged(fitted, before, tmp_path / "model.tcdf")
 
 
@@ -97,8 +99,9 @@ def test_an_interrupted_refit_of_compositions_leaves_the_old_model(monkeypatch):
     y = RNG.dirichlet([1, 2, 3], 60)
     fitted = CompositionalFlow(random_state=0).fit(x, y)
     expected, before = fitted.log_prob(x, y), dict(vars(fitted))
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as patch:
         patch.setattr(treecdf.estimators.compositional, "fit_link", fail)
-        fitted.fit(np.column_stack([x, x]), y[:, ::-1])
+        with pytest.raises(KeyboardInterrupt):
+            fitted.fit(np.column_stack([x, x]), y[:, ::-1])
     assert vars(fitted).keys() == before.keys()
     np.testing.assert_array_equal(fitted.log_prob(x, y), expected)

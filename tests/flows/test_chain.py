@@ -444,7 +444,7 @@ def test_two_modes_give_weight_to_flows_on_an_unconditional_base():
     weights = dict(zip([family.name for family in model.families_], model.family_weights_, strict=True))
     assert weights["smooth"] > 0.3
     assert sum(weights.values()) == pytest.approx(1.0)
-    bases = {type(flow.base) is Conditional for flow in model.mixture_.trees()}
+    bases = {type(flow.base) is Conditional for flow in model.mixture_.tree_flows()}
     assert bases == {True, False} or set(weights) == {"smooth"}
     x, y = two_modes(1, 500)
     alone = TreeFlowRegressor(base="conditional", c0=0.2, random_state=0).fit(*two_modes(0, 400))

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from treecdf import BoostedTrees, Constant, Logistic, Stage, TreeFlowRegressor
+from treecdf._common.numerics import weighted_moments
 
 RNG = np.random.default_rng(3)
 N = 250
@@ -123,3 +124,25 @@ def test_the_order_of_the_outcomes_does_not_matter_in_joint_flows(settings):
     expected = fit(**settings).log_prob(X[TEST], Y[TEST])
     found = fit(y=Y[:, ::-1], **settings).log_prob(X[TEST], Y[TEST][:, ::-1])
     np.testing.assert_allclose(found, expected, atol=1e-9)
+
+
+# Moments
+
+
+@pytest.mark.parametrize("power", [-1000, 0, 1000])
+def test_moments_are_those_of_repeated_rows_at_every_scale(power):
+    times = RNG.integers(1, 4, N)
+    repeated = np.repeat(Y, times, axis=0)
+    found = weighted_moments(Y * 2.0**power, times.astype(float))
+    assert found.mean * 2.0**-power == pytest.approx(repeated.mean(axis=0), rel=1e-12)
+    assert found.std * 2.0**-power == pytest.approx(repeated.std(axis=0), rel=1e-12)
+    assert found.middle * 2.0**-power == pytest.approx((Y.min(axis=0) + Y.max(axis=0)) / 2, rel=1e-12)
+    assert weighted_moments(Y[:, 0], times.astype(float)).std == pytest.approx(found.std[0] * 2.0**-power, rel=1e-12)
+
+
+def test_moments_of_a_range_that_overflows_and_of_a_constant():
+    ends = np.array([-1.7e308, 1.7e308, 1.7e308, -1.7e308])
+    found = weighted_moments(np.column_stack([ends, np.full(4, 3.0)]), np.ones(4))
+    assert found.mean == pytest.approx([0.0, 3.0])
+    assert found.std[0] == pytest.approx(1.7e308)
+    assert found.std[1] == 0

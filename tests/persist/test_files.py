@@ -511,7 +511,7 @@ HOSTILE = {
     "column": ("fast", _all("column", 10**6), "column between"),
     "missing side": ("fast", _all("missing_left", -7), "missing_left"),
     "component": ("fast", _all("components", 50, "Mean"), "components"),
-    "bin edges": ("fast", _of("Binner", "edges", {"tuple": []}), "edges"),
+    "bin edges": ("fast", _of("Bins", "edges", {"tuple": []}), "edges"),
     "degree": ("fast", _of("FittedPolynomial", "degree", 3), "degree|shape"),
     "huge degree": ("fast", _of("FittedPolynomial", "degree", 10**9), "degree"),
     "region": ("rotations", _all("region", 99, "NearestPoint"), "region"),

@@ -10,8 +10,9 @@ from sklearn.linear_model import LinearRegression, Ridge
 from sklearn.tree import DecisionTreeRegressor
 
 from treecdf import MLP, BoostedTrees, Constant, Logistic, Stage, TreeFlowRegressor
-from treecdf.bases.learners import Polynomial, default_learners
+from treecdf.bases.learners import Polynomial
 from treecdf.data.table import has_repeats
+from treecdf.training.defaults import default_learners
 from treecdf.training.parameters import read_settings
 from treecdf.training.plan import EFFORTS, make_plan
 
@@ -28,7 +29,7 @@ def plan(n=500, q=3, bounds=(FREE,), **settings):
 
 
 def offered(found, n=500, q=3):
-    return [learner.name for learner in found.learners(n, q)]
+    return [learner.name for learner in found.base(n, q).learners]
 
 
 # Which families
@@ -317,7 +318,7 @@ def test_a_summary_names_the_families_their_weights_and_scores(kind):
 def test_a_summary_counts_all_flows_and_trees(kind):
     model = fitted(kind)
     found = re.findall(r"(\d+) flows?, (\d+) trees", model.summary())
-    assert sum(int(flows) for flows, _ in found) == len(model.mixture_.trees())
+    assert sum(int(flows) for flows, _ in found) == len(model.mixture_.tree_flows())
     assert sum(int(trees) for _, trees in found) == model.n_trees_
     assert model.n_trees_ > 0
 

@@ -1,3 +1,34 @@
-"""Numbers near the ends of float64."""
+"""Numbers near the ends of float64: where distances are cut, and moments that do not overflow."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from treecdf._common.typing import Array
 
 FAR = 1e300  # distances are cut here, so that every finite outcome has a finite log density
+
+
+class Moments(NamedTuple):
+    """Weighted moments of one column (numbers) or of d columns (arrays of length d)."""
+
+    middle: Array  # halfway between the smallest and the largest value
+    mean: Array
+    std: Array  # 0 for a constant column
+
+
+def weighted_moments(values: Array, weight: Array) -> Moments:
+    """Moments of the columns of values (n,) or (n, d) with weights (n,), finite whenever the values are.
+
+    Values are measured from the middle of their range in units of half its length, within (-1, 1): neither the range
+    nor a square overflows. (`Standardizer` measures from 0 in units of the largest value, because it adds up parts
+    of rows that are not in memory together, and keeps mean and scale in these units.)
+    """
+    low, high = values.min(axis=0), values.max(axis=0)
+    middle, half = low / 2 + high / 2, high / 2 - low / 2
+    share = weight / weight.sum()
+    part = (values - middle) / np.where(half > 0, half, 1.0)
+    mean = share @ part
+    return Moments(middle, middle + half * mean, half * np.sqrt(share @ (part - mean) ** 2))

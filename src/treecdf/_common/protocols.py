@@ -45,12 +45,12 @@ class SklearnEstimator(Protocol):
 class Regressor(SklearnEstimator, Protocol):
     """A scikit-learn regressor."""
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Learn from rows."""
+    def fit(self, X: ArrayLike, y: ArrayLike, **how: ArrayLike) -> Self:
+        """Learn from rows X (n, q) and outcomes y (n,), with `sample_weight` (n,) if it takes that."""
         ...
 
-    def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Predictions (n,)."""
+    def predict(self, X: ArrayLike) -> ArrayLike:
+        """Predictions (n,) or (n, 1)."""
         ...
 
 

@@ -2,10 +2,22 @@
 
 from treecdf.bases.atoms import Atoms
 from treecdf.bases.box import Support
-from treecdf.bases.conditional import Conditional
+from treecdf.bases.conditional import Conditional, ConditionalSettings
+from treecdf.bases.mean import TrainingRows
 from treecdf.bases.protocol import Base, Bound
 from treecdf.bases.rotation import Rotation
 from treecdf.bases.student import Student
-from treecdf.bases.transform import Transform
+from treecdf.bases.transform import OutcomeTransform
 
-__all__ = ["Atoms", "Base", "Bound", "Conditional", "Rotation", "Student", "Support", "Transform"]
+__all__ = [
+    "Atoms",
+    "Base",
+    "Bound",
+    "Conditional",
+    "ConditionalSettings",
+    "OutcomeTransform",
+    "Rotation",
+    "Student",
+    "Support",
+    "TrainingRows",
+]

@@ -6,16 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from treecdf._common.numerics import FAR
-from treecdf._common.typing import Array
+from treecdf._common.typing import Array, Bools
 from treecdf.bases.protocol import Bound, Unconditional
 from treecdf.bases.rotation import Rotation, length_of_constant
 
 _MARGIN = 0.1  # the box is wider than the training range by this share of its length on each side
 _TAIL_SHAPE = 4.0  # survival of a tail falls like distance^-4, so that mean and variance exist
-_TAIL_SCALE = 0.5  # in widths of the box
+_TAIL_SCALE = 0.5  # length scale of a tail, in widths of the box
 
 
 @dataclass(frozen=True)
@@ -26,17 +25,17 @@ class Support(Unconditional):
     is a box of the rotated outcomes.
     """
 
-    low: Array
+    low: Array  # ends of the box
     high: Array
     low_tail: Array  # mass below the box; 0 at a hard bound
-    high_tail: Array
+    high_tail: Array  # mass above the box; 0 at a hard bound
     rotation: Rotation | None = None
 
     @staticmethod
     def fit(y: Array, weight: Array, bounds: Sequence[Bound], matrix: Array | None = None) -> Support:
-        """From training outcomes y (n, d) of total weight n: each tail holds mass 1 / (2 (n + 1)).
+        """The box of training outcomes y (n, d); each tail holds mass 1 / (2 (n + 1)), n the sum of the weights.
 
-        With a rotation matrix there are no hard bounds.
+        With a rotation matrix (d, d) there are no hard bounds.
         """
         rotation = None if matrix is None else Rotation.fit(y, weight, matrix)
         if rotation is not None:
@@ -47,7 +46,7 @@ class Support(Unconditional):
     def around(
         smallest: Array, largest: Array, weight: float, bounds: Sequence[Bound], rotation: Rotation | None = None
     ) -> Support:
-        """From the ends (d,) of the (rotated) training outcomes and their total weight."""
+        """The box around the smallest and largest (rotated) training outcomes (d,), given their total weight."""
         length = largest - smallest
         margin = np.where(length > 0, _MARGIN * length, length_of_constant(smallest))
         lower = np.array([np.nan if low is None else low for low, _ in bounds])
@@ -68,7 +67,7 @@ class Support(Unconditional):
 
     @property
     def width(self) -> Array:
-        """Lengths of the box."""
+        """Lengths (d,) of the box."""
         return self.high - self.low
 
     def to_box(self, y: Array, parameters: Array | None = None) -> tuple[Array, Array]:
@@ -97,12 +96,12 @@ class Support(Unconditional):
         hard_low, hard_high = np.where(self.low_tail, -np.inf, self.low), np.where(self.high_tail, np.inf, self.high)
         return np.clip(r, hard_low, hard_high)  # a bound holds to the last bit
 
-    def inside(self, v: Array) -> NDArray[np.bool_]:
-        """Whether points v (..., d) are inside the box on every axis."""
+    def inside(self, v: Array) -> Bools:
+        """Whether points v (..., d) are inside the box on every axis, of shape (...)."""
         return np.all((v >= 0) & (v <= 1), axis=-1)
 
     def to_unit(self, v: Array) -> Array:
-        """Box scale v (..., d) -> the unit cube."""
+        """Points (..., d) of the unit cube, from points v (..., d) on the box's scale."""
         tail = np.where(v < 0, self.low_tail, self.high_tail)
         mass = tail * (1 + np.maximum(np.maximum(-v, v - 1), 0.0) / _TAIL_SCALE) ** -_TAIL_SHAPE
         core = 1 - self.low_tail - self.high_tail

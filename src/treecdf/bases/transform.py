@@ -5,17 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.special import boxcox1p
 
-from treecdf._common.numerics import FAR
+from treecdf._common.numerics import FAR, weighted_moments
 from treecdf._common.typing import Array
 from treecdf.bases.rotation import length_of_constant
 
-_WIDE = 30.0  # ratio of 95 % to 5 % quantile from which on logarithms are worth a try
-_MARGIN = 1.0  # standard deviations beyond the training outcomes
+_WIDE = 30.0  # ratio of the 95 % to the 5 % quantile of distances from which on logarithms are tried (ADR 15)
+_MARGIN = 1.0  # standard deviations beyond the training outcomes where a logarithm goes over into a straight line
 
 
 @dataclass(frozen=True)
-class Transform:
+class OutcomeTransform:
     """y -> z = (y - center) / scale -> Yeo-Johnson with exponent `power`; 1 leaves z as it is.
 
     With a `unit` above 0, y -> asinh((y - origin) / unit) comes first, which is the logarithm of large numbers. Beyond
@@ -30,18 +31,14 @@ class Transform:
     ends: tuple[float, float] = (-np.inf, np.inf)
 
     @staticmethod
-    def fit(y: Array, weight: Array, power: float = 1.0) -> Transform:
-        """By mean and standard deviation of training outcomes y (n,)."""
-        low, high = y.min(), y.max()
-        middle, half = low / 2 + high / 2, high / 2 - low / 2
-        share = weight / weight.sum()
-        part = (y - middle) / (half or 1.0)
-        mean = float(share @ part)
-        scale = float(half * np.sqrt(share @ (part - mean) ** 2))
-        return Transform(float(middle + half * mean), scale or float(length_of_constant(middle)), power)
+    def fit(y: Array, weight: Array, power: float = 1.0) -> OutcomeTransform:
+        """Center and scale by the weighted mean and standard deviation of training outcomes y (n,)."""
+        moments = weighted_moments(y, weight)
+        scale = float(moments.std) or float(length_of_constant(moments.middle))
+        return OutcomeTransform(float(moments.mean), scale, power)
 
     @staticmethod
-    def fit_log(y: Array, weight: Array, origin: float) -> Transform | None:
+    def fit_log(y: Array, weight: Array, origin: float) -> OutcomeTransform | None:
         """The same after logarithms of distances from `origin`; None if these are of one order of magnitude."""
         distance = np.abs(y - origin)
         low, high = np.quantile(distance, [0.05, 0.95])
@@ -49,19 +46,19 @@ class Transform:
             return None
         unit = float(low / 10)
         logs = np.arcsinh((y - origin) / unit)
-        plain = Transform.fit(logs, weight)
+        plain = OutcomeTransform.fit(logs, weight)
         z = (logs - plain.center) / plain.scale
         return replace(plain, origin=origin, unit=unit, ends=(float(z.min()) - _MARGIN, float(z.max()) + _MARGIN))
 
     @property
     def name(self) -> str:
-        """For people."""
+        """The transform's name in the summary of a model: "none", "logarithm" or "Yeo-Johnson" and its power."""
         if self.unit > 0:
             return "logarithm"
         return "none" if self.power == 1 else f"Yeo-Johnson {self.power:g}"
 
     def forward(self, y: Array) -> tuple[Array, Array]:
-        """Transformed outcomes and the logs of the derivative."""
+        """Transformed outcomes and the logs of the derivative, both of the shape of y."""
         if self.unit > 0:
             return self._log_forward(y)
         with np.errstate(over="ignore"):
@@ -69,9 +66,10 @@ class Transform:
         if self.power == 1:
             return z, np.full(z.shape, -np.log(self.scale))
         upper, lower = self.power, 2 - self.power
-        log_size = np.log1p(np.abs(z))
-        grown = np.where(z >= 0, _box_cox(log_size, upper), -_box_cox(log_size, lower))
-        log_slope = np.where(z >= 0, upper - 1, lower - 1) * log_size
+        size = np.abs(z)
+        with np.errstate(over="ignore"):
+            grown = np.where(z >= 0, boxcox1p(size, upper), -boxcox1p(size, lower))
+        log_slope = np.where(z >= 0, upper - 1, lower - 1) * np.log1p(size)
         return np.clip(grown, -FAR, FAR), log_slope - np.log(self.scale)
 
     def inverse(self, g: Array) -> Array:
@@ -80,11 +78,14 @@ class Transform:
             return self._log_inverse(g)
         if self.power != 1:
             upper, lower = self.power, 2 - self.power
-            g = np.where(g >= 0, _un_box_cox(np.maximum(g, 0.0), upper), -_un_box_cox(np.maximum(-g, 0.0), lower))
+            up, down = np.maximum(g, 0.0), np.maximum(-g, 0.0)
+            with np.errstate(over="ignore"):
+                g = np.where(g >= 0, _inverse_boxcox1p(up, upper), -_inverse_boxcox1p(down, lower))
         with np.errstate(over="ignore"):
             return self.center + self.scale * g
 
     def _log_forward(self, y: Array) -> tuple[Array, Array]:
+        """`forward` of logarithms."""
         with np.errstate(over="ignore"):
             part = np.clip((y - self.origin) / self.unit, -FAR, FAR)
         z = (np.arcsinh(part) - self.center) / self.scale
@@ -97,6 +98,7 @@ class Transform:
         return z, log_slope
 
     def _log_inverse(self, g: Array) -> Array:
+        """`inverse` of logarithms."""
         inside = np.clip(g, *self.ends)
         y = self.origin + self.unit * np.sinh(self.center + self.scale * inside)
         for end, is_beyond in zip(self.ends, (g < self.ends[0], g > self.ends[1]), strict=True):
@@ -112,18 +114,9 @@ class Transform:
         return float(self.origin + self.unit * np.sinh(at)), float(log_rise)
 
 
-def _box_cox(log_size: Array, power: float) -> Array:
-    """((1 + a)^power - 1) / power, from log(1 + a)."""
-    if power == 0:
-        return log_size
-    with np.errstate(over="ignore"):
-        return np.expm1(power * log_size) / power
+def _inverse_boxcox1p(g: Array, power: float) -> Array:
+    """Inverse of `boxcox1p` at g of at least 0, for powers from 0 to 2.
 
-
-def _un_box_cox(g: Array, power: float) -> Array:
-    if power == 0:
-        with np.errstate(over="ignore"):
-            return np.expm1(g)
-    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-        inside = 1 + power * g
-        return np.where(inside > 0, np.expm1(np.log(np.maximum(inside, 1e-320)) / power), np.inf)
+    SciPy's own differs in the last bit of about half of all numbers, and so would outcomes that models give.
+    """
+    return np.expm1(g if power == 0 else np.log(1 + power * g) / power)

@@ -11,33 +11,31 @@ import numpy as np
 from treecdf._common.typing import Array, Ints
 from treecdf._kernels.rows import expand
 
+# Knots of the hinges of a standardised covariate, by their number, most first
 _KNOTS = {5: (-1.0, -0.5, 0.0, 0.5, 1.0), 3: (-0.7, 0.0, 0.7), 1: (0.0,), 0: ()}
 
 
 @dataclass(frozen=True)
 class Basis:
-    """Feature i is max(x[source[i]], knot[i]) ** power[i]; a knot of -inf and a power of 1 are x itself.
-
-    ridge: penalty of the features' slopes in the score test. The n_candidates splits that the score test on these
-    features likes best are fitted, and the best of them is kept: the test knows neither strong effects nor
-    interactions well. One covariate leaves it little to get wrong.
-    """
+    """Feature i is max(x[source[i]], knot[i]) ** power[i]; a knot of -inf and a power of 1 are x itself."""
 
     source: Ints
     knot: Array
     power: Ints
-    ridge: float = 1.0
+    ridge: float = 1.0  # penalty of the features' slopes in the score test
+    # Splits that the score test on these features likes best; they are fitted, and the best of them is kept. The test
+    # knows neither strong effects nor interactions well; one covariate leaves it little to get wrong.
     n_candidates: int = 1
 
     @staticmethod
     @cache
     def empty() -> Basis:
-        """No features: the search sees shares only."""
+        """No features: the split search sees only the shares of the rows on either side of a cut."""
         return Basis(np.empty(0, np.int64), np.empty(0), np.empty(0, np.int64))
 
     @staticmethod
     def linear(q: int, ridge: float = 1.0) -> Basis:
-        """The covariates themselves."""
+        """The q covariates themselves."""
         return _each_covariate(q, (-np.inf,), (1,), ridge)
 
     @staticmethod
@@ -56,7 +54,7 @@ class Basis:
 
     @property
     def arrays(self) -> tuple[Ints, Array, Ints]:
-        """What kernels need to know."""
+        """Source, knot and power (p,) of the features, as kernels take them."""
         return self.source, self.knot, self.power
 
     def has_features_of(self, other: Basis) -> bool:
@@ -77,5 +75,5 @@ def _each_covariate(q: int, knots: tuple[float, ...], powers: tuple[int, ...], r
     return Basis(source, np.tile(knots, q), np.tile(powers, q), ridge, n_candidates=1 if q == 1 else 3)
 
 
-# The bases of linear log-odds; trees remember a basis by its place in this table.
-BASES: dict[str, Callable[..., Basis]] = {"linear": Basis.linear, "hinges": Basis.hinges, "cubic": Basis.cubic}
+# The features that log-odds may be linear in, by name; trees remember them by their place in this table.
+FEATURE_BASES: dict[str, Callable[..., Basis]] = {"linear": Basis.linear, "hinges": Basis.hinges, "cubic": Basis.cubic}

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from treecdf._common.typing import Array
+from treecdf._common.typing import Array, Bools
 
 BLOCK_ROWS = 131_072  # rows that stay together; sums are over blocks, in order
-_MOST_BLOCKS = 512
+_MOST_BLOCKS = 512  # blocks at most; with more rows blocks are larger
 
 
 def block_slices(n: int) -> list[slice]:
-    """Where blocks of n rows begin and end: a matter of n alone."""
+    """Where blocks of n rows begin and end; it depends on n alone, never on where the rows are."""
     size = BLOCK_ROWS
     while n > size * _MOST_BLOCKS:
         size *= 2
@@ -27,11 +26,11 @@ def sum_over_blocks(weight: Array, values: Array | None = None) -> float:
     return sum((float(weight[s] @ values[s]) for s in block_slices(len(weight))), 0.0)
 
 
-# Sums over a block's covariates x (m, q), outcomes y (m, d) and weights (m,)
+# Tasks of a block: functions of its covariates x (m, q), outcomes y (m, d) and weights (m,)
 
 
 def sum_of_weights(x: Array, y: Array, weight: Array) -> float:
-    """Of the rows of a block."""
+    """Sum of the weights of a block."""
     return float(weight.sum())
 
 
@@ -40,8 +39,8 @@ def ends_of_outcomes(x: Array, y: Array, weight: Array) -> tuple[Array, Array]:
     return y.min(axis=0), y.max(axis=0)
 
 
-def one_in(step: int, first: int, m: int) -> NDArray[np.bool_]:
-    """About one of `step` rows, for rows first to first + m: a matter of a row's number and of nothing else."""
+def one_in(step: int, first: int, m: int) -> Bools:
+    """Which of m rows from number `first` on are taken, if about one in `step` is: a row's number alone decides."""
     if step == 1:
         return np.ones(m, bool)
     mixed = np.arange(first, first + m, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)

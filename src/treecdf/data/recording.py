@@ -12,23 +12,27 @@ from treecdf._common.typing import Array, Ints
 from treecdf._common.validation import is_real
 from treecdf.data.table import Table
 
-_FEWEST_ROWS = 10.0  # of an atom that is found, by weight,
-_SMALLEST_SHARE = 0.02  # and its share of all rows;
-_STANDS_OUT = 10.0  # it comes so many times as often as the values around it
-_NEIGHBOURS = 10  # on either side
-_MOST_ATOMS = 20
+_FEWEST_ROWS = 10.0  # weight of the rows that a value needs to be found as an atom
+_SMALLEST_SHARE = 0.02  # share of all rows that a value needs to be found as an atom
+_STANDS_OUT = 10.0  # an atom comes so many times as often as the values around it
+_NEIGHBOURS = 10  # values on either side that are "around" an atom
+_MOST_ATOMS = 20  # atoms that are found at most
 _SAME_CELL = 1e-6  # of a step: what is so near a point of the grid is that point
+_SAME_VALUE = 1e-12  # of the largest value: outcomes that are nearer to one another differ by rounding only
+_OFF_GRID = 1e-2  # of a step: outcomes that are farther from every point are on no grid
+_MOST_CELLS = 1e7  # cells of a grid between the smallest and the largest outcome at most
+Setting = object  # what a user passed as `atoms` or `resolution`, before it was looked at
 
 
 @dataclass(frozen=True)
 class Grid:
-    """Outcomes are origin + step times an integer; a step of 0 is no rounding."""
+    """A grid that outcomes are recorded on: origin + step times an integer; a step of 0 is no rounding."""
 
     origin: Array  # (d,)
     step: Array  # (d,)
 
     def spread(self, y: Array, rng: np.random.Generator) -> Array:
-        """Outcomes y (n, d) somewhere in the cell that was recorded."""
+        """Outcomes (n, d) drawn uniformly from the cells of recorded outcomes y (n, d)."""
         return y + self.step * (rng.random(y.shape) - 0.5)
 
     def round(self, y: Array) -> Array:
@@ -52,15 +56,15 @@ class Grid:
         return np.where(self.step > 0, self.edge(y - 2 * _SAME_CELL * step), y)
 
 
-def read_atoms(atoms: Any, table: Table) -> Array:
-    """The atoms (K,) of a table of one outcome, ascending."""
+def read_atoms(atoms: Setting, table: Table) -> Array:
+    """The atoms (K,) of a table of one outcome, ascending, as the user's setting says; none for None."""
     if atoms is None:
         return np.empty(0)
     if table.y.shape[1] > 1:
         raise ValueError("atoms are for one outcome: expected y of shape (n,), or atoms=None.")
     if isinstance(atoms, str) and atoms == "auto":
         return find_atoms(table.y[:, 0], table.weight)
-    given = atoms if isinstance(atoms, (list, tuple, np.ndarray)) else [atoms]
+    given = list(atoms) if isinstance(atoms, (list, tuple, np.ndarray)) else [atoms]
     if not len(given) or not all(is_real(value) for value in given):
         raise ValueError(f"Expected atoms to be None, 'auto' or numbers; got {atoms!r}.")
     return np.unique(np.asarray(given, dtype=np.float64))
@@ -80,8 +84,8 @@ def find_atoms(y: Array, weight: Array) -> Array:
     return values[np.sort(np.array(best, dtype=np.int64))]
 
 
-def read_grid(resolution: Any, table: Table) -> Grid | None:
-    """The grid of the outcomes, None if there is none."""
+def read_grid(resolution: Setting, table: Table) -> Grid | None:
+    """The grid of the outcomes as the user's setting says, None if there is none."""
     if resolution is None:
         return None
     d = table.y.shape[1]
@@ -92,13 +96,19 @@ def read_grid(resolution: Any, table: Table) -> Grid | None:
     return Grid(table.y[0].copy(), step) if (step > 0).any() else None
 
 
-def _read_steps(resolution: Any, d: int) -> Array:
+def _read_steps(resolution: Setting, d: int) -> Array:
+    """Steps (d,) of the outcomes as the user gave them, 0 for None."""
     given = list(resolution) if isinstance(resolution, (list, tuple, np.ndarray)) else [resolution] * d
     steps = [0.0 if value is None else value for value in given]
-    if len(steps) != d or not all(is_real(value) and value >= 0 for value in steps):
+    if len(steps) != d or not all(_is_step(value) for value in steps):
         expected = "None, 'auto', a positive number, or one number or None for each outcome"
         raise ValueError(f"Expected resolution to be {expected}; got {resolution!r}.")
     return np.array(steps, dtype=np.float64)
+
+
+def _is_step(value: Any) -> bool:
+    """Whether it is a number of at least 0."""
+    return is_real(value) and value >= 0
 
 
 def continuous_part(
@@ -108,9 +118,9 @@ def continuous_part(
     bounds: Sequence[tuple[float | None, float | None]],
     rng: np.random.Generator,
 ) -> Table:
-    """The rows that are no atom, spread over the cells of the grid and inside the bounds."""
+    """The rows that are no atom, their outcomes spread over the cells of the grid and reflected at the bounds."""
     if len(atoms):
-        table = table.take(_labels(table.y[:, 0], atoms) == 0)
+        table = table.take(atom_labels(table.y[:, 0], atoms) == 0)
     if grid is None:
         return table
     y = grid.spread(table.y, rng)
@@ -125,8 +135,8 @@ def continuous_part(
     return replace(table, y=y)
 
 
-def notes(table: Table, atoms: Any, resolution: Any) -> tuple[str, ...]:
-    """What a person should know about how the outcomes were recorded."""
+def notes(table: Table, atoms: Setting, resolution: Setting) -> tuple[str, ...]:
+    """Sentences for the summary about values that come again and again and about rounding, given the settings."""
     told = []
     if table.y.shape[1] == 1:
         y, total = table.y[:, 0], table.weight.sum()
@@ -147,12 +157,12 @@ def notes(table: Table, atoms: Any, resolution: Any) -> tuple[str, ...]:
 
 
 def _is_coarse(y: Array, steps: Sequence[float]) -> bool:
-    """Whether rounding is worth a thought: few values for many rows."""
+    """Whether some rounded outcome of y (n, d) has fewer than half as many values as rows."""
     return any(step > 0 and len(np.unique(column)) < len(column) / 2 for step, column in zip(steps, y.T, strict=True))
 
 
-def _labels(y: Array, values: Array) -> Ints:
-    """0 for no atom, else its place counted from 1."""
+def atom_labels(y: Array, values: Array) -> Ints:
+    """Labels (n,) of outcomes y (n,): 0 for no atom, else the place of its value, counted from 1."""
     place = np.searchsorted(values, y)
     is_atom = (place < len(values)) & (values[np.minimum(place, len(values) - 1)] == y)
     return np.where(is_atom, place + 1, 0)
@@ -161,11 +171,12 @@ def _labels(y: Array, values: Array) -> Ints:
 def recording_step(y: Array) -> float:
     """The unit outcomes y (n,) were recorded in: they are its multiples, apart from an offset. 0 if there is none."""
     values = np.unique(y)
-    is_new = np.diff(values) > 1e-12 * np.abs(values[[0, -1]]).max()  # the others differ by rounding only
+    is_new = np.diff(values) > _SAME_VALUE * np.abs(values[[0, -1]]).max()
     values = values[np.append(True, is_new)]
     if len(values) < 3:
         return 0.0
     step = np.diff(values).min()
     with np.errstate(over="ignore"):
         multiples = (values - values[0]) / step
-    return float(step) if np.abs(multiples - np.round(multiples)).max() < 1e-2 and multiples[-1] < 1e7 else 0.0
+    is_grid = np.abs(multiples - np.round(multiples)).max() < _OFF_GRID and multiples[-1] < _MOST_CELLS
+    return float(step) if is_grid else 0.0

@@ -8,10 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from treecdf._common.numerics import FAR
 from treecdf._common.typing import Array
 from treecdf.data.blocks import block_slices, sum_of_weights
 
 _LARGEST_Z = 1e9  # covariates this many standard deviations away say "far" and nothing more
+# each(task, *args) runs task(x, y, weight, *args) on all blocks of rows and gives the list of what it returned, which
+# may be anything; x (m, q) are the covariates of a block, y (m, d) its outcomes, weight (m,) its weights.
+EachBlock = Callable[..., Sequence[Any]]
 
 
 @dataclass(frozen=True)
@@ -21,33 +25,33 @@ class Standardizer:
     What was constant there becomes 0 whatever it is later: nothing was learnt about it.
     """
 
-    unit: Array  # largest absolute value; keeps the sums from overflowing
-    mean: Array  # in units
-    scale: Array  # in units
+    unit: Array  # (q,): largest absolute value; keeps the sums from overflowing
+    mean: Array  # (q,), in units
+    scale: Array  # (q,), in units; infinite for constants
 
     @staticmethod
     def fit(x: Array, weight: Array) -> Standardizer:
-        """From training covariates x (n, q)."""
+        """Mean and scale of training covariates x (n, q), weighted."""
         slices = block_slices(len(x))
-        return Standardizer.fit_blocks(lambda task, *args: [task(x[s], None, weight[s], *args) for s in slices])
+        return Standardizer.fit_blocks(lambda task, *args: [task(x[s], x[s, :0], weight[s], *args) for s in slices])
 
     @staticmethod
-    def fit_blocks(each: Callable[..., Sequence[Any]]) -> Standardizer:
-        """From what each(task, *args) returns, a list of task(x, y, weight, *args) for all blocks of rows."""
+    def fit_blocks(each: EachBlock) -> Standardizer:
+        """The same from rows that are in blocks, perhaps elsewhere: it passes over them four times."""
         total = sum(each(sum_of_weights))
         smallest, largest = (np.array(ends) for ends in zip(*each(_ends), strict=True))
         smallest, largest = smallest.min(axis=0), largest.max(axis=0)
         unit = np.maximum(np.abs(smallest), np.abs(largest))
         unit[unit == 0] = 1.0
-        mean = sum(each(_part_of_mean, total, unit))
+        mean = np.asarray(sum(each(_part_of_mean, total, unit)))
         scale = np.sqrt(sum(each(_part_of_variance, total, unit, mean)))
         scale[(smallest == largest) | (scale == 0)] = np.inf
         return Standardizer(unit, mean, scale)
 
     def __call__(self, x: Array) -> Array:
-        """Standardised covariates, rows next to each other in memory."""
+        """Standardised covariates (n, q) of covariates x (n, q), rows next to each other in memory."""
         with np.errstate(over="ignore"):
-            z = np.clip(x / self.unit, -1e300, 1e300)
+            z = np.clip(x / self.unit, -FAR, FAR)
         z -= self.mean
         with np.errstate(over="ignore"):
             z /= self.scale
@@ -55,12 +59,15 @@ class Standardizer:
 
 
 def _ends(x: Array, y: Array, weight: Array) -> tuple[Array, Array]:
+    """Smallest and largest covariates (q,) of a block."""
     return x.min(axis=0), x.max(axis=0)
 
 
 def _part_of_mean(x: Array, y: Array, weight: Array, total: float, unit: Array) -> Array:
+    """What a block adds to the means (q,), in units."""
     return (weight / total) @ (x / unit)
 
 
 def _part_of_variance(x: Array, y: Array, weight: Array, total: float, unit: Array, mean: Array) -> Array:
+    """What a block adds to the variances (q,), in units."""
     return (weight / total) @ (x / unit - mean) ** 2

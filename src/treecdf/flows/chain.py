@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from treecdf._common.numerics import FAR
 from treecdf._common.typing import Array
 from treecdf.flows.flow import Conditions, TreeFlow
 from treecdf.flows.mixture import Mixture
@@ -16,16 +17,16 @@ class Chain:
     """p(y | x) = p(y_1 | x) p(y_2 | x, y_1) ..., in some order of the outcomes: exact in both directions."""
 
     links: tuple[Mixture, ...]  # link k is about outcome order[k], given x and the outcomes before it, in column order
-    order: tuple[int, ...]
+    order: tuple[int, ...]  # numbers of the outcomes
 
     @property
     def n_outcomes(self) -> int:
         """d, the number of outcomes."""
         return len(self.links)
 
-    def trees(self) -> list[TreeFlow]:
+    def tree_flows(self) -> list[TreeFlow]:
         """All tree flows it is made of."""
-        return [flow for link in self.links for flow in link.trees()]
+        return [flow for link in self.links for flow in link.tree_flows()]
 
     def forward_and_log_det(self, y: Array, x: Array, known: Conditions | None = None) -> tuple[Array, Array]:
         """Conditional CDFs of outcomes y (n, m, d), m at each row of x, and log densities (n, m)."""
@@ -54,10 +55,13 @@ class Chain:
         return y
 
     def _points(self, points: Array, x: Array, k: int, y: Array) -> tuple[Array, Array]:
-        """Points of link k and its covariates: the first link has m points at a row of x, the others one."""
+        """Points and covariates of link k: (n, m, 1) and (n, q) of the first link, (n m, 1, 1) and (n m, q + k) later.
+
+        Outcomes y (n, m, d) of the links before are covariates of this one.
+        """
         own = points[..., self.order[k], None]
         if k == 0:
             return np.ascontiguousarray(own), x
         m = points.shape[1]
         before = y[..., sorted(self.order[:k])].reshape(-1, k)
-        return own.reshape(-1, 1, 1), np.hstack([np.repeat(x, m, axis=0), np.clip(before, -1e300, 1e300)])
+        return own.reshape(-1, 1, 1), np.hstack([np.repeat(x, m, axis=0), np.clip(before, -FAR, FAR)])

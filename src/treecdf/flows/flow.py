@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -14,21 +13,26 @@ from treecdf.bases.protocol import Base
 from treecdf.data.scaling import Standardizer
 from treecdf.flows.tree import TreeSequence
 
-_BELOW_ONE = 1 - 2.0**-53
+_BELOW_ONE = 1 - 2.0**-53  # the largest number below 1
+_ABOVE_ZERO = 1e-300  # trees see no smaller coordinate: their logarithms stay finite
 _CHUNK_POINTS = 65_536  # points that are worked on together
 _SMALLEST_CHUNK = 1024  # points that are worth a thread
 
-# Covariates the trees see and parameters of the base, for bases that several flows share
+# For bases that several flows share: id of the base -> covariates the trees see, parameters of the base
 Conditions = dict[int, tuple[Array, Array]]
 
 
 @dataclass(frozen=True)
 class TreeFlow:
-    """Forward is data -> uniform; inverse is sampling. The covariates x (n, q) are always an argument."""
+    """One fitted flow. Forward maps outcomes to the unit cube, where they are uniform; inverse maps draws back.
+
+    The covariates x (n, q) are always an argument. `known`, if given, remembers what bases make of x, for flows that
+    share a base.
+    """
 
     standardize: Standardizer
     base: Base
-    blocks: tuple[TreeSequence, ...]
+    blocks: tuple[TreeSequence, ...]  # one for each stage of the training
 
     @property
     def n_outcomes(self) -> int:
@@ -40,7 +44,7 @@ class TreeFlow:
         z, parameters = self._condition(x, known)
         v, base_log_det = self.base.to_box(y, parameters)
         inside = self.base.inside(v)
-        moved = np.clip(v, 1e-300, 1.0)
+        moved = np.clip(v, _ABOVE_ZERO, 1.0)
         log_det = np.zeros(v.shape[:2])
         for block in self.blocks:
             moved, step = block.forward_and_log_det(moved, z)
@@ -54,25 +58,26 @@ class TreeFlow:
         return self._inverse(u, x, known, 1.0)
 
     def draw(self, u: Array, x: Array, known: Conditions | None = None) -> Array:
-        """As `inverse`, but finite: points do not round to the upper end of the cube."""
-        return self._inverse(np.clip(u, 1e-300, _BELOW_ONE), x, known, _BELOW_ONE)
+        """Outcomes (n, m, d) as by `inverse`, but finite: points do not round to the upper end of the cube."""
+        return self._inverse(np.clip(u, _ABOVE_ZERO, _BELOW_ONE), x, known, _BELOW_ONE)
 
     def _inverse(self, u: Array, x: Array, known: Conditions | None, largest: float) -> Array:
+        """Outcomes (n, m, d) of points u; coordinates that leave the trees are at most `largest`."""
         z, parameters = self._condition(x, known)
         v = self.base.from_unit(u)
         inside = self.base.inside(v)
-        moved = np.clip(v, 1e-300, 1.0)
+        moved = np.clip(v, _ABOVE_ZERO, 1.0)
         for block in reversed(self.blocks):
             moved = block.inverse(moved, z)
         moved = np.where(v > 0, np.minimum(moved, largest), v)  # the lower end stays where it is
         return self.base.from_box(np.where(inside[..., None], moved, v), parameters)
 
-    def trees(self) -> list[TreeFlow]:
-        """Itself."""
+    def tree_flows(self) -> list[TreeFlow]:
+        """A list of this flow alone."""
         return [self]
 
     def _condition(self, x: Array, known: Conditions | None) -> tuple[Array, Array]:
-        """What the trees see of x, and the parameters of the base; looked up in `known` first, and kept there."""
+        """What `condition` gives for this flow; looked up in `known` first, and kept there."""
         if known is not None and id(self.base) in known:
             return known[id(self.base)]
         found = condition(self.standardize, self.base, x)
@@ -94,7 +99,7 @@ def tree_covariates(z: Array, base: Base, parameters: Array) -> Array:
     return np.ascontiguousarray(np.hstack([z, extra])) if extra.shape[1] else z
 
 
-def by_chunks(task: Callable[[slice], Any], points: Array, n_threads: int) -> None:
+def by_chunks(task: Callable[[slice], None], points: Array, n_threads: int) -> None:
     """Run `task` on slices of the rows of points (n, m, d).
 
     Rows do not depend on one another, so the threads do not matter.

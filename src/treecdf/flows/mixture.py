@@ -1,23 +1,27 @@
-"""Flows put together: a mixture of members with weights that depend on x, and a chain of one-outcome mixtures."""
+"""Flows put together: a mixture of members with weights that depend on x."""
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
 
-from treecdf._common.typing import Array
+from treecdf._common.typing import Array, Ints
 from treecdf.flows.flow import Conditions, TreeFlow, by_chunks
 from treecdf.flows.regions import Regions
 
-_N_STEPS = 200  # of root finding; Newton's method needs about ten
-_ROUNDING = 1e-13  # relative error of a CDF from which one step more is the last one
+_N_STEPS = 200  # steps of root finding at most; Newton's method needs about ten
+_ROUNDING = 1e-13  # relative error of a CDF at which root finding ends
 
 
 class Flow(Protocol):
-    """A TreeFlow or a Chain."""
+    """A member of a mixture: a TreeFlow or a Chain.
+
+    `known`, if given, remembers what bases make of x, for flows that share a base.
+    """
 
     @property
     def n_outcomes(self) -> int:
@@ -36,7 +40,7 @@ class Flow(Protocol):
         """Draws (n, m, d) made of independent uniforms u (n, m, d); cheaper than the inverse where it can be."""
         ...
 
-    def trees(self) -> list[TreeFlow]:
+    def tree_flows(self) -> list[TreeFlow]:
         """All tree flows it is made of."""
         ...
 
@@ -59,12 +63,12 @@ class Mixture:
 
     @property
     def is_flow(self) -> bool:
-        """Whether it has a `forward` and an `inverse`."""
+        """Whether `forward_and_log_det` and `inverse` are those of a flow: with one member, or one outcome."""
         return len(self.members) == 1 or self.n_outcomes == 1
 
-    def trees(self) -> list[TreeFlow]:
+    def tree_flows(self) -> list[TreeFlow]:
         """All tree flows it is made of."""
-        return [flow for member in self.members for flow in member.trees()]
+        return [flow for member in self.members for flow in member.tree_flows()]
 
     def log_weights_at(self, x: Array) -> Array:
         """Log weights (n, members) at covariates x (n, q)."""
@@ -83,7 +87,10 @@ class Mixture:
         return total
 
     def forward_and_log_det(self, y: Array, x: Array, n_threads: int = 1) -> tuple[Array, Array]:
-        """Images in the cube of outcomes y (n, m, d), m at each row of x, and log densities (n, m)."""
+        """Images in the cube of outcomes y (n, m, d), m at each row of x, and log densities (n, m).
+
+        The image of one outcome is its CDF. Without a flow (see `is_flow`) the images mean nothing.
+        """
         u, log_det = np.empty_like(y), np.empty(y.shape[:2])
 
         def chunk(rows: slice) -> None:
@@ -113,6 +120,7 @@ class Mixture:
         return y
 
     def _forward(self, y: Array, x: Array, known: Conditions | None = None) -> tuple[Array, Array]:
+        """`forward_and_log_det` in one piece."""
         known = {} if known is None else known
         if len(self.members) == 1:
             return self.members[0].forward_and_log_det(y, x, known)
@@ -124,6 +132,7 @@ class Mixture:
         return np.minimum(u, 1.0), total
 
     def _inverse(self, u: Array, x: Array) -> Array:
+        """`inverse` in one piece."""
         known: Conditions = {}
         if len(self.members) == 1:
             return self.members[0].inverse(u, x, known)
@@ -135,6 +144,7 @@ class Mixture:
         return _solve(self, u[..., 0], x, known, low, high, np.where(np.isfinite(start), start, low))[..., None]
 
     def _draw(self, u: Array, x: Array) -> Array:
+        """`draw` in one piece."""
         known: Conditions = {}
         if len(self.members) == 1:
             return self.members[0].draw(u, x, known)
@@ -153,7 +163,7 @@ class Mixture:
         return y
 
 
-def _at_points(member: Flow, u: Array, x: Array, rows: NDArray[np.int64], known: Conditions) -> Array:
+def _at_points(member: Flow, u: Array, x: Array, rows: Ints, known: Conditions) -> Array:
     """Draws (k, d) of uniforms u (k, d), each at its own row of x; rows are in order."""
     if not len(rows):
         return u
@@ -165,11 +175,16 @@ def _at_points(member: Flow, u: Array, x: Array, rows: NDArray[np.int64], known:
 
 
 def _solve(mixture: Mixture, u: Array, x: Array, known: Conditions, low: Array, high: Array, y: Array) -> Array:
-    """Outcomes (n, m) with CDF u between low and high, by Newton's method from y inside the bracket."""
+    """Outcomes (n, m) with CDF u between low and high, by Newton's method from y inside the bracket.
+
+    Steps that leave the bracket or do not halve are replaced by its middle. Halving alone would need 53 steps for a
+    bracket as long as the outcome is large, and _N_STEPS for one 1e44 times as long; to need more is a warning.
+    """
     y, low, high = np.clip(y, low, high), low.copy(), high.copy()
     rows = np.flatnonzero((low < high).any(axis=1))
     with np.errstate(invalid="ignore"):
         last = high - low
+    gap = np.zeros(0)
     for _ in range(_N_STEPS):
         if not len(rows):
             break
@@ -190,5 +205,12 @@ def _solve(mixture: Mixture, u: Array, x: Array, known: Conditions, low: Array, 
         with np.errstate(invalid="ignore"):  # levels 0 and 1 stay at their infinite ends
             last[rows] = np.abs(following - here)
         moving = ~is_there & (last[rows] > np.spacing(np.abs(following)))
-        rows = rows[moving.any(axis=1)]
+        gap, rows = np.abs(gap[moving]), rows[moving.any(axis=1)]
+    if len(rows):
+        warnings.warn(
+            f"Root finding ended after {_N_STEPS} steps: {len(gap)} of {u.size} quantiles have levels that are off by "
+            f"up to {gap.max():.1g}.",
+            ConvergenceWarning,
+            stacklevel=2,
+        )
     return y

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.spatial import KDTree
 from sklearn.base import clone
 from sklearn.cluster import HDBSCAN, KMeans
@@ -19,6 +19,18 @@ from treecdf._common.typing import Array, Ints
 from treecdf.data.scaling import Standardizer
 
 _LARGEST_HDBSCAN = 10_000  # rows it is shown at most; its time grows faster than the rows
+
+
+class Clusterer(Protocol):
+    """What is needed of a scikit-learn clusterer."""
+
+    def fit(self, X: ArrayLike) -> Self:
+        """Find clusters of the rows X (n, q)."""
+        ...
+
+    def predict(self, X: ArrayLike) -> ArrayLike:
+        """Labels (n,) of the clusters that rows X (n, q) belong to."""
+        ...
 
 
 class Regions(Protocol):
@@ -54,9 +66,9 @@ class NearestPoint:
 
 @dataclass(frozen=True)
 class Clusters:
-    """The clusters a scikit-learn clusterer predicts, in the user's own unit."""
+    """The clusters that a scikit-learn clusterer predicts; it sees covariates in the user's own unit."""
 
-    clusterer: Any
+    clusterer: Clusterer
     labels: NDArray[Any]  # sorted labels of the training rows
 
     @property
@@ -71,44 +83,52 @@ class Clusters:
         return np.where(self.labels[place] == predicted, place, len(self.labels))
 
 
-def fit_regions(how: Any, x: Array, weight: Array, rng: np.random.Generator) -> Regions:
+def fit_regions(how: int | str | Clusterer, x: Array, weight: Array, rng: np.random.Generator) -> Regions:
     """Partition by k-means with `how` regions, by "hdbscan", or by a scikit-learn clusterer with `predict`.
 
     A clusterer that is not fitted yet is cloned and fitted, with a seed from `rng` if it has none.
     """
-    if isinstance(how, str) or not hasattr(how, "predict"):
+    if isinstance(how, (int, np.integer, str)):
         standardize = Standardizer.fit(x, weight)
-        cluster = _by_density if how == "hdbscan" else _by_means
+        z = standardize(x)
         with threadpool_limits(1):  # so that sums are taken in one order
-            return NearestPoint(standardize, *cluster(how, standardize(x), weight, rng))
+            found = _by_density(z, rng) if isinstance(how, str) else _by_means(int(how), z, weight, rng)
+        return NearestPoint(standardize, *found)
+    clusterer = how
     try:
-        check_is_fitted(how)
+        check_is_fitted(clusterer)
     except NotFittedError:
-        how = clone(how)
-        if how.get_params().get("random_state", 0) is None:
-            how.set_params(random_state=int(rng.integers(2**31)))
-        how.fit(x)
-    return Clusters(how, np.unique(_predict(how, x)))
+        fresh = clone(clusterer)
+        if fresh.get_params().get("random_state", 0) is None:
+            fresh.set_params(random_state=int(rng.integers(2**31)))
+        clusterer = fresh.fit(x)
+    return Clusters(clusterer, np.unique(_predict(clusterer, x)))
 
 
-def _predict(clusterer: Any, x: Array) -> NDArray[Any]:
+def _predict(clusterer: Clusterer, x: Array) -> NDArray[Any]:
+    """Labels (n,) of rows x (n, q), of whatever dtype the clusterer has."""
     with warnings.catch_warnings():  # it may have been fitted to a frame; the columns' names were checked on the way in
         warnings.filterwarnings("ignore", "X does not have valid feature names", UserWarning)
         return np.asarray(clusterer.predict(x))
 
 
 def _by_means(k: int, z: Array, weight: Array, rng: np.random.Generator) -> tuple[Array, Ints]:
-    """The centres of k-means."""
+    """The centres (k, q) of k-means of rows z (n, q), and their numbers."""
     means = KMeans(min(k, len(z)), n_init=4, random_state=int(rng.integers(2**31)))
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct rows than regions: they stay empty
+        warnings.simplefilter(
+            "ignore", ConvergenceWarning
+        )  # only for fewer distinct rows than regions: these stay empty
         means.fit(z, sample_weight=weight)
     used = np.unique(means.labels_)
     return means.cluster_centers_[used], np.arange(len(used), dtype=np.int64)
 
 
-def _by_density(_: str, z: Array, weight: Array, rng: np.random.Generator) -> tuple[Array, Ints]:
-    """The rows HDBSCAN puts into clusters; rows it calls noise go to the nearest cluster, as new rows do."""
+def _by_density(z: Array, rng: np.random.Generator) -> tuple[Array, Ints]:
+    """The rows that HDBSCAN puts into clusters, and the clusters' numbers.
+
+    Rows that it calls noise belong to the nearest cluster, as new rows do. One cluster if it finds none.
+    """
     if len(z) > _LARGEST_HDBSCAN:
         z = z[np.sort(rng.choice(len(z), _LARGEST_HDBSCAN, replace=False))]
     size = max(5, len(z) // 40)

@@ -17,33 +17,33 @@ from treecdf.flows.regions import Regions
 
 @dataclass(frozen=True)
 class Family:
-    """Members of equal settings; log densities (n,) of rows they were not trained on, NaN for rows they all saw."""
+    """Members of equal settings and what is known of them."""
 
     name: str
     members: tuple[Flow, ...]
-    left_out: Array
+    left_out: Array  # (n,): log densities of rows by members that did not see them; NaN for rows that all saw
     log_weights: Array  # (regions + 1, members)
     regions: Regions | None = None
 
 
 @dataclass
 class History:
-    """Mean log-likelihood after every tree that was grown, also those rolled back."""
+    """Mean log-likelihood after every tree that was grown, also those rolled back; one entry for each tree."""
 
     stage: list[int] = field(default_factory=list)
     train: list[float] = field(default_factory=list)
-    validation: list[float] = field(default_factory=list)
-    kept: list[bool] = field(default_factory=list)
+    validation: list[float] = field(default_factory=list)  # NaN without validation rows
+    kept: list[bool] = field(default_factory=list)  # False for trees that early stopping rolled back
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """Flows that share a base, their history, and log densities (n,) of rows they were not trained on."""
+    """What one training job gives: flows that share a base, and their history."""
 
     flows: tuple[TreeFlow, ...]
     history: History
-    left_out: Array | None = None
-    is_whole: bool = True  # not stopped before it had all its trees
+    left_out: Array | None = None  # (n,): log densities of rows that the flows were not trained on
+    is_whole: bool = True  # False if it was interrupted before it had all its trees
 
 
 def history_table(histories: Sequence[History]) -> dict[str, NDArray[Any]]:

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from treecdf._common.typing import Array
 from treecdf.bases.conditional import Conditional
 from treecdf.bases.student import Student
 from treecdf.flows.chain import Chain
 from treecdf.flows.flow import TreeFlow
 from treecdf.flows.results import Family
 
+# What the families of a model are, by name
 KINDS = {
     "flow": "flows of one outcome on a conditional base",
     "joint": "flows of all outcomes",
@@ -23,12 +24,13 @@ KINDS = {
 }
 
 
-def summarize(families: Sequence[Family], weights: NDArray[np.float64]) -> str:
-    """What was trained, what it weighs, and how well rows were predicted that it did not see."""
+def summarize(families: Sequence[Family], weights: Array) -> str:
+    """Lines of text: each family, its weight, its mean log-likelihood of left-out rows, and its base."""
     return "\n".join(line for family, weight in zip(families, weights, strict=True) for line in _family(family, weight))
 
 
 def _family(family: Family, weight: float) -> Iterator[str]:
+    """Lines about one family; its first member stands for all."""
     known = np.isfinite(family.left_out)
     score = f"{family.left_out[known].mean():.3f}" if known.any() else "unknown"
     yield f"{family.name}, weight {weight:.2f}: log-likelihood of left-out rows {score}"
@@ -36,19 +38,21 @@ def _family(family: Family, weight: float) -> Iterator[str]:
         if isinstance(member, Chain):
             yield "  a chain of flows of one outcome on conditional bases"
             for number, link in zip(member.order, member.links, strict=True):
-                yield f"  outcome {number}: {_flows(link.trees())}"
-                yield from _base(link.trees()[0], "    ")
+                yield f"  outcome {number}: {_flows(link.tree_flows())}"
+                yield from _base(link.tree_flows()[0], "    ")
         else:
-            yield f"  {KINDS[family.name]}: {_flows([flow for m in family.members for flow in m.trees()])}"
-            yield from _base(member.trees()[0], "  ")
+            yield f"  {KINDS[family.name]}: {_flows([flow for m in family.members for flow in m.tree_flows()])}"
+            yield from _base(member.tree_flows()[0], "  ")
 
 
 def _flows(flows: Sequence[TreeFlow]) -> str:
+    """Numbers of flows and of their trees, in words."""
     trees = sum(len(block) for flow in flows for block in flow.blocks)
     return f"{len(flows)} flow{'s' * (len(flows) > 1)}, {trees} trees"
 
 
 def _base(flow: TreeFlow, indent: str) -> Iterator[str]:
+    """Lines about the base of a flow."""
     base = flow.base
     if isinstance(base, Conditional):
         stack = sorted(zip(base.mean.weights, base.mean.names, strict=True), reverse=True)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from treecdf._common.typing import Array
 from treecdf._kernels.transform import LINEAR, NODE, PYTHON, forward, inverse
-from treecdf.data.basis import BASES
+from treecdf.data.basis import FEATURE_BASES
 
 _WORTH_SHARING = 16  # points at a row of x, from where on what classifiers say about it is worth keeping
 
@@ -24,7 +24,7 @@ class TreeSequence:
     theta (nodes, P): parameters of the node classifiers; for scikit-learn classifiers an object array (nodes, 1).
     roots (trees + 1,): tree t has the nodes roots[t]:roots[t + 1].
     kind: kind of the classifiers and what it takes to evaluate them, see the transform's kernels: (LINEAR, place in
-        BASES), (NETWORK, sizes of the hidden layers), (TREES, rounds, depth) or (PYTHON,).
+        FEATURE_BASES), (NETWORK, sizes of the hidden layers), (TREES, rounds, depth) or (PYTHON,).
     """
 
     nodes: NDArray[Any]
@@ -96,7 +96,7 @@ class TreeSequence:
         """What the classifiers see of covariates x (n, q)."""
         if self.kind[0] != LINEAR or self.kind[1] == 0:
             return x
-        make_basis = list(BASES.values())[self.kind[1]]
+        make_basis = list(FEATURE_BASES.values())[self.kind[1]]
         return make_basis(x.shape[1])(x)
 
     # Classifiers that are Python objects go through a tree node by node, all rows of a node at once.

@@ -5,21 +5,27 @@ They look at the log densities log_prob (n, members) that the members give to ro
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 from scipy.special import logsumexp
+from sklearn.exceptions import ConvergenceWarning
 
 from treecdf._common.typing import Array, Ints
 
 _PRIOR_ROWS = 20.0  # rows the overall weights count for in the stacked weights of a region
+_N_STEPS = 1000  # steps of expectation maximisation at most
+_CONVERGED = 1e-8  # change of the weights at which it ends
+_TOLERATED = 1e-3  # nats a row below the maximum that are no reason for a warning
 
 
 def equal_weights(n_members: int) -> Array:
-    """The same weight for every member."""
+    """Log weights (1, members), the same for every member."""
     return np.full((1, n_members), -np.log(n_members))
 
 
 def likelihood_weights(log_prob: Array, weight: Array, region: Ints, n_regions: int) -> Array:
-    """The paper's rule: in proportion to the product of the likelihoods of a region's training rows."""
+    """The paper's rule: weights in proportion to the product of the likelihoods of a region's training rows."""
     log_prob = log_prob - log_prob.max(axis=1, keepdims=True)  # only ratios count, and large sums lose digits
     sums = np.zeros((n_regions + 1, log_prob.shape[1]))
     np.add.at(sums, region, weight[:, None] * log_prob)
@@ -42,13 +48,25 @@ def stacked_weights(log_prob: Array, weight: Array, region: Ints, n_regions: int
 
 
 def maximise(log_prob: Array, weight: Array, prior: Array) -> Array:
-    """Mixture weights by expectation maximisation; `prior` counts as rows already given to each member."""
+    """Mixture weights (members,) of the highest likelihood, by expectation maximisation.
+
+    `prior` (members,) counts as rows already given to each member. The likelihood is concave in the weights, so its
+    slopes bound how far it is from its maximum: a fit that ends at _N_STEPS and is too far off warns.
+    """
     density = np.exp(log_prob - log_prob.max(axis=1, keepdims=True))
     weights = prior / prior.sum()
-    for _ in range(1000):
+    for _ in range(_N_STEPS):
         joint = density * weights
         given = weight @ (joint / joint.sum(axis=1, keepdims=True)) + prior
         last, weights = weights, given / given.sum()
-        if np.abs(weights - last).max() < 1e-8:
-            break
+        if np.abs(weights - last).max() < _CONVERGED:
+            return weights
+    off = float((given / last).max() - given.sum()) / weight.sum()
+    if off > _TOLERATED:
+        warnings.warn(
+            f"Weights of a mixture did not converge in {_N_STEPS} steps: the log-likelihood may be {off:.1g} a row "
+            "below its maximum.",
+            ConvergenceWarning,
+            stacklevel=2,
+        )
     return weights

@@ -13,8 +13,8 @@ import numpy as np
 
 from treecdf._common.typing import Ints
 from treecdf.bases.box import Support
-from treecdf.bases.conditional import Conditional
-from treecdf.bases.learners.protocol import Learner
+from treecdf.bases.conditional import Conditional, ConditionalSettings
+from treecdf.bases.mean import TrainingRows
 from treecdf.bases.protocol import Base
 from treecdf.bases.student import Student
 from treecdf.data.blocks import ends_of_outcomes, sum_of_weights
@@ -87,7 +87,7 @@ def _streamed_base(recipe: Recipe, train: Source) -> Base:
 
 def fit_conditional_flows(
     recipe: Recipe,
-    learners: Sequence[Learner],
+    settings: ConditionalSettings,
     table: Table,
     left_out: LeftOut,
     rng: np.random.Generator,
@@ -101,9 +101,8 @@ def fit_conditional_flows(
     fold, validation = left_out.fold, left_out.validation
     standardize = Standardizer.fit(table.x, table.weight)
     z = standardize(table.x)
-    base, parameters = Conditional.cross_fit(
-        learners, z, table.y, table.weight, recipe.bounds[0], fold, rng, context.steps
-    )
+    training_rows = TrainingRows(z, table.y[:, 0], table.weight, fold)
+    base, parameters = Conditional.cross_fit(settings, training_rows, recipe.bounds[0], rng, context.steps)
     rows = locate(table, standardize, base, parameters)
     if validation is not None:
         folds = [Fold(rows, locate(validation, standardize, base))]

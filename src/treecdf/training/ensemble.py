@@ -142,7 +142,7 @@ class _Trainer:
         stops = plan.validation_fraction > 0
         n_left_out = len(validation) if validation is not None else len(train) if stops else None
         left_out = LeftOut(fold, validation, stops)
-        fit = partial(fit_conditional_flows, own, plan.learners(*train.x.shape), train, left_out)
+        fit = partial(fit_conditional_flows, own, plan.base(*train.x.shape), train, left_out)
         return Job(fit, Sizes(train.x.shape[1], 1, n_left_out))
 
     def _chain(self, name: str, order: tuple[int, ...], links: Sequence[Fitted]) -> Family:

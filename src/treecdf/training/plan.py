@@ -4,14 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from treecdf._common.protocols import Clusterer, Regressor
 from treecdf._common.typing import Array, Bound
-from treecdf.bases.learners import Learner, as_learner, default_learners
+from treecdf.bases.conditional import ConditionalSettings
+from treecdf.bases.learners import Learner, as_learner
 from treecdf.training.classifiers import MLP, BoostedTrees, Constant, Logistic, NodeClassifier, as_node_classifier
+from treecdf.training.defaults import (
+    FAST_TREES,
+    FAST_WINDOW,
+    FEWEST_ROWS_OF_CONDITIONAL,
+    FOLDS,
+    FOLDS_OF_HUGE_TABLES,
+    HUGE_ROWS,
+    MANY_ROWS,
+    MEMBERS,
+    MOST_ROWS_OF_BOX_FLOWS,
+    MOST_SMOOTH_COVARIATES,
+    ROTATIONS,
+    ROWS_OF_DEEP_NODE,
+    SUBSAMPLE,
+    TREES_ON_MANY_ROWS,
+    default_learners,
+    default_scales,
+)
 from treecdf.training.settings import FitSettings, Growth, Recipe, Stage
 
 PAPER_STAGES = (Stage(Logistic(), max_depth=6), Stage(MLP((4, 4), alpha=1e-4, max_iter=1000), max_depth=4))
@@ -25,18 +45,6 @@ CONDITIONAL_STAGES = (Stage(BoostedTrees(rounds=1, max_depth=2), max_depth=4),)
 EFFORTS = ("fast", "default", "best")
 STRUCTURES = ("auto", "chain", "joint")
 BASE_NAMES = ("auto", "conditional", "box", "student")
-_FOLDS = {"fast": 3, "default": 5, "best": 10}
-_ROTATIONS = {"default": 4, "best": 12}  # of two outcomes
-_MEMBERS = {"default": 3, "best": 10}  # of a family of flows of one outcome
-_FAST_WINDOW = 3
-_FAST_TREES = 20
-_MANY_ROWS, _MANY_TREES = 2500, 300  # on so many rows no more trees than that
-_MOST_SMOOTH = 3  # covariates, for hinges at the nodes
-_FEWEST_ROWS = 40  # for a conditional base
-_SUBSAMPLE = 0.7
-_MOST_ROWS = 5000  # for families of unconditional flows beside the conditional ones
-_HUGE, _FOLDS_OF_HUGE = 20_000, 4  # on so many rows fewer folds do
-_FEW_ROWS = 5  # of a node of deep trees
 
 
 @dataclass(frozen=True)
@@ -44,7 +52,7 @@ class Plan:
     """What to train: one-outcome flows, joint flows or both."""
 
     conditional: Recipe | None  # one-outcome flows on a conditional base: the only outcome, or the links of chains
-    learners: Callable[[int, int], Sequence[Learner]]  # of that base, for n rows of q covariates
+    base: Callable[[int, int], ConditionalSettings]  # how that base is learnt from n rows of q covariates
     orders: Sequence[tuple[int, ...]]  # of the outcomes in the chains
     n_folds: int
     joint: Mapping[str, Recipe]  # families of flows of all outcomes at once
@@ -71,7 +79,7 @@ def make_plan(settings: FitSettings, n: int, q: int, bounds: Sequence[Bound], ha
     rotations = rotation_matrices(settings.rotations if d > 1 else None, d)
     if _is_conditional(settings, n, d):
         conditional = _conditional_recipe(settings, recipe, n)
-        if _is_all_automatic(settings) and n <= _MOST_ROWS:
+        if _is_all_automatic(settings) and n <= MOST_ROWS_OF_BOX_FLOWS:
             joint = _joint_families(replace(recipe, base=_unconditional("auto", bounds)), q, has_repeats)
             rotations = _auto_rotations(settings.effort, bounds)
     else:
@@ -79,7 +87,7 @@ def make_plan(settings: FitSettings, n: int, q: int, bounds: Sequence[Bound], ha
         joint["joint"] = replace(recipe, stages=stages, base=_unconditional(settings.base, bounds))
     return Plan(
         conditional=conditional,
-        learners=_learners(settings),
+        base=partial(_base_settings, settings),
         orders=_orders(d, settings.effort),
         n_folds=_n_folds(settings.effort, n),
         joint=joint,
@@ -111,23 +119,23 @@ def _conditional_recipe(settings: FitSettings, recipe: Recipe, n: int) -> Recipe
     """Flows on a conditional base."""
     conditional = replace(recipe, stages=_read_stages(settings.stages, CONDITIONAL_STAGES))
     if settings.subsample is None:
-        conditional = replace(conditional, growth=replace(recipe.growth, subsample=_SUBSAMPLE))
+        conditional = replace(conditional, growth=replace(recipe.growth, subsample=SUBSAMPLE))
     if settings.effort == "fast":
-        window, max_trees = min(_FAST_WINDOW, recipe.window), min(_FAST_TREES, recipe.max_trees)
+        window, max_trees = min(FAST_WINDOW, recipe.window), min(FAST_TREES, recipe.max_trees)
         conditional = replace(conditional, window=window, max_trees=max_trees)
-    elif n > _MANY_ROWS and settings.effort == "default":
+    elif n > MANY_ROWS and settings.effort == "default":
         growth = replace(conditional.growth, c0=_quick(recipe.growth, 4.0).c0)
-        conditional = replace(conditional, growth=growth, max_trees=min(_MANY_TREES, recipe.max_trees))
+        conditional = replace(conditional, growth=growth, max_trees=min(TREES_ON_MANY_ROWS, recipe.max_trees))
     return conditional
 
 
 def _quick(growth: Growth, factor: float = 2.0) -> Growth:
     """On samples of the rows and at a rate that needs fewer trees."""
-    return replace(growth, subsample=_SUBSAMPLE, c0=max(growth.c0, min(factor * growth.c0, 0.5)))
+    return replace(growth, subsample=SUBSAMPLE, c0=max(growth.c0, min(factor * growth.c0, 0.5)))
 
 
 def _n_folds(effort: str, n: int) -> int:
-    return min(_FOLDS[effort], _FOLDS_OF_HUGE) if n > _HUGE and effort != "best" else _FOLDS[effort]
+    return min(FOLDS[effort], FOLDS_OF_HUGE_TABLES) if n > HUGE_ROWS and effort != "best" else FOLDS[effort]
 
 
 def _is_all_automatic(settings: FitSettings) -> bool:
@@ -140,15 +148,15 @@ def _auto_rotations(effort: str, bounds: Sequence[Bound]) -> list[Array | None]:
     """Of the members of joint families; without rotations they still set aside different rows."""
     d = len(bounds)
     if d == 1 or _is_bounded(bounds):
-        return [None] * _MEMBERS[effort]
-    return rotation_matrices(max(2, _ROTATIONS[effort] // (d * (d - 1) // 2)), d)
+        return [None] * MEMBERS[effort]
+    return rotation_matrices(max(2, ROTATIONS[effort] // (d * (d - 1) // 2)), d)
 
 
 def _joint_families(recipe: Recipe, q: int, has_repeats: bool) -> dict[str, Recipe]:
     """Flows on unconditional bases, for shapes that no mixture around a mean has."""
     usual = recipe.growth
-    deep = replace(usual, min_samples_node=min(_FEW_ROWS, usual.min_samples_node))
-    if q > _MOST_SMOOTH:
+    deep = replace(usual, min_samples_node=min(ROWS_OF_DEEP_NODE, usual.min_samples_node))
+    if q > MOST_SMOOTH_COVARIATES:
         families = {}
         if len(recipe.bounds) > 1 and has_repeats:
             families["repeats"] = replace(recipe, stages=_read_stages(None, REPEAT_STAGES), growth=_quick(deep))
@@ -179,7 +187,7 @@ def _is_conditional(settings: FitSettings, n: int, d: int) -> bool:
         return False
     if d > 1 and settings.structure == "chain":
         return True
-    return n >= _FEWEST_ROWS or not isinstance(settings.base, str) or settings.base == "conditional"
+    return n >= FEWEST_ROWS_OF_CONDITIONAL or not isinstance(settings.base, str) or settings.base == "conditional"
 
 
 def _read_stages(stages: Sequence[Stage] | None, default: Sequence[Stage]) -> tuple[tuple[NodeClassifier, int], ...]:
@@ -187,11 +195,11 @@ def _read_stages(stages: Sequence[Stage] | None, default: Sequence[Stage]) -> tu
     return tuple((as_node_classifier(stage.classifier), stage.max_depth) for stage in chosen)
 
 
-def _learners(settings: FitSettings) -> Callable[[int, int], Sequence[Learner]]:
+def _base_settings(settings: FitSettings, n: int, q: int) -> ConditionalSettings:
+    """How a conditional base is learnt from n rows of q covariates: by the user's regressors, or by the usual ones."""
     if isinstance(settings.base, str):
-        return lambda n, q: default_learners(n, q, settings.effort)
-    given = [as_learner(regressor) for regressor in settings.base]
-    return lambda n, q: given
+        return ConditionalSettings(default_learners(n, q, settings.effort), default_scales(n))
+    return ConditionalSettings([as_learner(regressor) for regressor in settings.base], default_scales(n))
 
 
 def _orders(d: int, effort: str) -> list[tuple[int, ...]]:

@@ -3,36 +3,42 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from sklearn.base import clone
 from sklearn.utils.validation import has_fit_parameter
 
+from treecdf._common.protocols import Regressor
 from treecdf._common.typing import Array, Ints
-from treecdf.bases.learners.protocol import Cheap
+from treecdf.bases.learners.protocol import AlwaysTried
 
 
 @dataclass(frozen=True)
-class AnyRegressor(Cheap):
-    """Fitted once without each fold; new rows get the mean of these models."""
+class AnyRegressor(AlwaysTried):
+    """A scikit-learn regressor, fitted once without each fold; predictions of new rows are the mean of these models.
 
-    regressor: Any
+    Parameters
+    ----------
+    regressor : scikit-learn regressor
+        It is cloned, never changed. If it has a `random_state` of None, every clone gets a seed.
+    """
+
+    regressor: Regressor
 
     @property
     def kind(self) -> str:
-        """Every regressor is a kind of its own."""
+        """The regressor in full: every one is a kind of its own."""
         return repr(self.regressor)
 
     @property
     def name(self) -> str:
-        """For people."""
+        """The name of the regressor's class."""
         return type(self.regressor).__name__
 
     def cross_fit(
         self, x: Array, y: Array, weight: Array, fold: Ints, rng: np.random.Generator, best: float = np.inf
     ) -> tuple[MeanOfFolds, Array]:
-        """By leaving out one fold at a time."""
+        """The folds' models, and out-of-fold predictions (n,); see `Learner.cross_fit`."""
         models, left_out = [], np.empty(len(x))
         for f in range(int(fold.max()) + 1):
             here, others = fold == f, fold != f
@@ -47,10 +53,10 @@ class AnyRegressor(Cheap):
 
 @dataclass(frozen=True)
 class MeanOfFolds:
-    """Mean prediction of fitted regressors."""
+    """Mean prediction of fitted regressors, one for each fold."""
 
-    models: tuple[Any, ...]
+    models: tuple[Regressor, ...]
 
     def __call__(self, x: Array) -> Array:
-        """Predictions (n,)."""
+        """Predictions (n,) of standardised covariates x (n, q)."""
         return np.mean([np.ravel(model.predict(x)) for model in self.models], axis=0)

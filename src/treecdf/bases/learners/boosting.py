@@ -6,48 +6,49 @@ all rows so scored is smallest: no fold's own noise decides it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from treecdf._common.typing import Array, Ints
+from treecdf._common.typing import Array, Bools, Ints
 from treecdf._kernels.histogram import add_leaves, add_trees, grow
-from treecdf.data.binning import bin_edges
+from treecdf.data.binning import Bins, Codes
 
-Codes = NDArray[np.uint8]
-_MANY_ROWS = 2500  # from here on bins are finer
-_JUDGED_AFTER = 10  # rounds of full rate
-_FAR_BEHIND = 1.5  # times the error of another learner
+_JUDGED_AFTER = 10  # rounds at a rate of 1 (so 100 at 0.1) after which trees that are far behind give up
+_FAR_BEHIND = 1.5  # trees whose error is this many times another learner's have nothing to add to it
+_CLEARLY_BEATEN = 0.9  # trees have lost if the error of the Gaussian process is at most this share of theirs
+_FEWEST_COLUMNS = 4  # on average each tree sees so many covariates, or all if there are fewer
 Tree = tuple[Ints, Ints, Ints, Array]  # column, cut, missing_left, leaf
 # Loss (m,), gradient (m, K) and positive curvature (m, K) of rows (m,) at their scores (m, K)
 Loss = Callable[[Array, Ints], tuple[Array, Array, Array]]
 
 
 @dataclass(frozen=True)
-class Binner:
-    """Covariates to bins 1, 2, ... at quantiles of the training rows; 0 is for missing values."""
+class BoostingSettings:
+    """How trees are boosted.
 
-    edges: tuple[Array, ...]
-    n_bins: int
-
-    @staticmethod
-    def fit(x: Array, weight: Array, n_bins: int) -> Binner:
-        """At most n_bins bins for each column of x (n, q)."""
-        return Binner(tuple(bin_edges(column, weight, n_bins) for column in x.T), n_bins)
-
-    def __call__(self, x: Array) -> Codes:
-        """Bins (q, n)."""
-        codes = np.empty((x.shape[1], len(x)), np.uint8)
-        for j, edges in enumerate(self.edges):
-            codes[j] = np.where(np.isnan(x[:, j]), 0, np.searchsorted(edges, x[:, j]) + 1)
-        return codes
-
-
-@dataclass(frozen=True)
-class Boosting:
-    """How trees are boosted."""
+    Parameters
+    ----------
+    max_depth : int
+        Levels of splits of a tree.
+    rate : float
+        Learning rate.
+    max_rounds : int
+        Trees of each fold at most.
+    min_rows : int, default 5
+        Weight of the rows of a leaf at least.
+    ridge : float, default 1.0
+        Penalty of squared leaf values.
+    subsample : float, default 0.8
+        Share of the rows that each tree sees.
+    column_fraction : float, default 0.65
+        Share of the covariates that each tree sees.
+    patience : int, default 20
+        Rounds without a smaller out-of-fold loss after which boosting ends.
+    n_bins : int, default 64
+        Bins of each covariate at most, up to 254.
+    """
 
     max_depth: int
     rate: float
@@ -62,41 +63,42 @@ class Boosting:
 
 @dataclass(frozen=True)
 class BoostedScores:
-    """The mean of the folds' models; trees on the first axis."""
+    """K scores as functions of covariates: the mean of the folds' models. Arrays have a tree on the first axis."""
 
-    binner: Binner
+    bins: Bins
     start: Array  # (K,)
-    rate: float
+    rate: float  # learning rate over number of folds
     column: Ints
     cut: Ints
     missing_left: Ints
     leaf: Array
 
     def __call__(self, x: Array) -> Array:
-        """Scores (n, K)."""
+        """Scores (n, K) of covariates x (n, q)."""
         scores = np.tile(self.start, (len(x), 1))
-        add_trees(self.binner(x), self.column, self.cut, self.missing_left, self.leaf, self.rate, scores)
+        add_trees(self.bins.codes(x), self.column, self.cut, self.missing_left, self.leaf, self.rate, scores)
         return scores
 
 
-def boost(
+def boost_scores(
     loss: Loss,
     x: Array,
     weight: Array,
     start: Array,
     fold: Ints,
-    settings: Boosting,
+    settings: BoostingSettings,
     rng: np.random.Generator,
     give_up: float = np.inf,
 ) -> tuple[BoostedScores, Array]:
-    """Boost from scores `start` (K,): the model for new rows, and the left-out scores (n, K) of the training rows.
+    """Boost scores of covariates x (n, q) from `start` (K,): the model of new rows, and out-of-fold scores (n, K).
 
-    It gives up if the mean loss is above `give_up` after some rounds.
+    It gives up if the mean loss is above `give_up` after some rounds. To end at `max_rounds` is no failure: the rounds
+    of the smallest out-of-fold loss are kept in any case.
     """
     n, n_folds = len(x), int(fold.max()) + 1
     judged = round(_JUDGED_AFTER / settings.rate)
-    binner = Binner.fit(x, weight, settings.n_bins)
-    codes = binner(x)
+    bins = Bins.fit(((column, weight) for column in x.T), settings.n_bins)
+    codes = bins.codes(x)
     everyone = np.arange(n)
     own = fold, everyone
     scores = np.tile(start, (n_folds, n, 1))
@@ -113,10 +115,11 @@ def boost(
             break
     kept = [_empty_tree(settings.max_depth, len(start)), *trees[: best_round * n_folds]]
     column, cut, missing_left, leaf = (np.concatenate(parts)[1:] for parts in zip(*kept, strict=True))
-    return BoostedScores(binner, start, settings.rate / n_folds, column, cut, missing_left, leaf), best_scores
+    return BoostedScores(bins, start, settings.rate / n_folds, column, cut, missing_left, leaf), best_scores
 
 
 def _empty_tree(depth: int, n_outputs: int) -> Tree:
+    """The arrays of one tree, all 0."""
     column, cut, missing_left = (np.zeros((1, 2**depth - 1), np.int64) for _ in range(3))
     return column, cut, missing_left, np.zeros((1, 2**depth, n_outputs))
 
@@ -125,12 +128,12 @@ def _grow(
     loss: Loss,
     codes: Codes,
     weight: Array,
-    learns: NDArray[np.bool_],
+    learns: Bools,
     scores: Array,
-    settings: Boosting,
+    settings: BoostingSettings,
     rng: np.random.Generator,
 ) -> Tree:
-    """Grow a tree on a sample of the rows that learn, and add it to the scores (n, K) of all."""
+    """A tree grown on a sample of the rows that learn (n,); it is added to the scores (n, K) of all rows."""
     n, q = len(scores), len(codes)
     rows = np.flatnonzero(learns & (rng.random(n) < settings.subsample))
     columns = np.sort(rng.choice(q, max(1, round(settings.column_fraction * q)), replace=False))
@@ -148,46 +151,66 @@ def _grow(
 
 @dataclass(frozen=True)
 class BoostedMean:
-    """Boosted trees under squared error."""
+    """Boosted trees under squared error.
+
+    Parameters
+    ----------
+    max_depth : int
+        Levels of splits of a tree.
+    rate : float, default 0.05
+        Learning rate.
+    max_rounds : int, default 1000
+        Trees of each fold at most; boosting ends earlier if 20 rounds did not lower the out-of-fold error.
+    n_bins : int, default 254
+        Bins of each covariate at most, from 2 to 254; with fewer it is faster and sees less.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> x = np.random.default_rng(0).normal(size=(200, 2))
+    >>> y = np.sign(x[:, 0])
+    >>> learner = BoostedMean(2, rate=0.3, max_rounds=50)
+    >>> predict, left_out = learner.cross_fit(x, y, np.ones(200), np.arange(200) % 5, np.random.default_rng(0))
+    >>> left_out.shape
+    (200,)
+    >>> bool(np.mean((left_out - y) ** 2) < 0.1)
+    True
+    """
 
     max_depth: int
     rate: float = 0.05
     max_rounds: int = 1000
+    n_bins: int = 254
 
-    def is_worth_trying(self, errors: dict[str, float]) -> bool:
-        """Unless other trees were clearly beaten by a smooth learner."""
-        return errors.get("trees", 0.0) < errors.get("process", np.inf) / 0.9
+    def is_worth_trying(self, errors: Mapping[str, float]) -> bool:
+        """Unless other trees were clearly beaten by the Gaussian process."""
+        return errors.get("trees", 0.0) < errors.get("process", np.inf) / _CLEARLY_BEATEN
 
     @property
     def kind(self) -> str:
-        """Errors of its kind are alike."""
+        """The word "trees"."""
         return "trees"
 
     @property
     def name(self) -> str:
-        """For people."""
+        """The learner's name in the summary of a model."""
         return f"trees of depth {self.max_depth}"
 
     def cross_fit(
         self, x: Array, y: Array, weight: Array, fold: Ints, rng: np.random.Generator, best: float = np.inf
     ) -> tuple[FirstScore, Array]:
-        """By leaving out one fold at a time."""
+        """The mean of the folds' models, and out-of-fold predictions (n,); see `Learner.cross_fit`."""
 
         def squared_error(scores: Array, rows: Ints) -> tuple[Array, Array, Array]:
             residual = scores - y[rows, None]
             return residual[:, 0] ** 2 / 2, residual, np.ones_like(residual)
 
-        fraction = max(0.65, min(1.0, 4 / x.shape[1]))
-        settings = Boosting(
-            self.max_depth,
-            self.rate,
-            self.max_rounds,
-            min_rows=3,
-            column_fraction=fraction,
-            n_bins=254 if len(x) > _MANY_ROWS else 96,
+        fraction = max(0.65, min(1.0, _FEWEST_COLUMNS / x.shape[1]))
+        settings = BoostingSettings(
+            self.max_depth, self.rate, self.max_rounds, min_rows=3, column_fraction=fraction, n_bins=self.n_bins
         )
         give_up = (_FAR_BEHIND * best) ** 2 / 2
-        scores, left_out = boost(squared_error, x, weight, np.zeros(1), fold, settings, rng, give_up)
+        scores, left_out = boost_scores(squared_error, x, weight, np.zeros(1), fold, settings, rng, give_up)
         return FirstScore(scores), left_out[:, 0]
 
 
@@ -198,5 +221,5 @@ class FirstScore:
     scores: BoostedScores
 
     def __call__(self, x: Array) -> Array:
-        """Predictions (n,)."""
+        """Predictions (n,) of standardised covariates x (n, q)."""
         return self.scores(x)[:, 0]

@@ -9,33 +9,54 @@ import numpy as np
 from scipy.spatial import KDTree
 
 from treecdf._common.typing import Array, Ints
-from treecdf.bases.learners.protocol import Cheap
+from treecdf.bases.learners.protocol import AlwaysTried
 
-_CLOSE = 1.0  # neighbours may be farther than the nearest by this share: several times faster
-_SMALLEST_SQUARE = 1e-18  # of a distance: rows at the same place are alike
+_CLOSE = 1.0  # neighbours may be farther than the nearest by this share: eight times faster in ten dimensions (ADR 18)
+_SMALLEST_SQUARE = 1e-18  # squared distances are at least this: rows at the same place share the weight
 
 
 @dataclass(frozen=True)
-class Neighbours(Cheap):
-    """Mean of the `k` nearest rows by the inverse squares of their distances; `n_kept` rows are remembered."""
+class Neighbours(AlwaysTried):
+    """Mean of near rows, weighted by the inverse squares of their distances.
+
+    The model, and its file, hold training rows with their outcomes.
+
+    Parameters
+    ----------
+    k : int, default 3
+        Neighbours of each row.
+    n_kept : int, default 100_000
+        Training rows that are remembered at most, a random sample if there are more.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> x = np.linspace(-2, 2, 100)[:, None]
+    >>> fold = np.arange(100) % 5
+    >>> predict, left_out = Neighbours().cross_fit(x, x[:, 0] ** 2, np.ones(100), fold, np.random.default_rng(0))
+    >>> left_out.shape
+    (100,)
+    >>> bool(abs(predict(np.array([[1.0]]))[0] - 1.0) < 0.1)
+    True
+    """
 
     k: int = 3
     n_kept: int = 100_000
 
     @property
     def kind(self) -> str:
-        """Errors of its kind are alike."""
+        """The word "neighbours"."""
         return "neighbours"
 
     @property
     def name(self) -> str:
-        """For people."""
+        """The learner's name in the summary of a model."""
         return "nearest neighbours"
 
     def cross_fit(
         self, x: Array, y: Array, weight: Array, fold: Ints, rng: np.random.Generator, best: float = np.inf
     ) -> tuple[FittedNeighbours, Array]:
-        """Rows of other folds are the neighbours of a training row."""
+        """The rows to remember, and predictions (n,) by rows of other folds; see `Learner.cross_fit`."""
         order = rng.permutation(len(x))
         kept = np.sort(order[weight[order] > 0][: self.n_kept])
         left_out = np.zeros(len(x))
@@ -48,7 +69,7 @@ class Neighbours(Cheap):
 
 @dataclass(frozen=True)
 class FittedNeighbours:
-    """The rows it remembers."""
+    """Training rows that predictions are means of."""
 
     points: Array  # (m, q)
     values: Array  # (m,)
@@ -57,10 +78,11 @@ class FittedNeighbours:
 
     @cached_property
     def _tree(self) -> KDTree:
+        """The rows as a k-d tree, built when it is first needed."""
         return KDTree(self.points)
 
     def __call__(self, x: Array) -> Array:
-        """Predictions (n,)."""
+        """Predictions (n,) of standardised covariates x (n, q)."""
         k = min(self.k, len(self.points))
         distance, row = self._tree.query(x, k=np.arange(1, k + 1), eps=_CLOSE)
         share = self.weight[row] / np.maximum(distance**2, _SMALLEST_SQUARE)

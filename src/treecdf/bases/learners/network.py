@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,11 +12,44 @@ from numpy.typing import NDArray
 from treecdf._common.typing import Array, Ints
 
 Floats = NDArray[np.float32]
+Layers = list[tuple[Floats, Floats]]  # matrix (folds, inputs, outputs) and bias (folds, 1, outputs) of each layer
+_FAR = 5.0  # standard deviations: covariates beyond are held
+_CHUNK_ROWS = 8192  # rows that are predicted together
+_CLEARLY_BEATS = 0.9  # a network is tried if the error of the Gaussian process is below this share of the trees'
 
 
 @dataclass(frozen=True)
 class Network:
-    """Hidden layers of tanh units, squared error, Adam with a rate that rises and falls once."""
+    """A small network: hidden layers of tanh units, squared error, Adam with a rate that rises and falls once.
+
+    It has a fixed budget of steps; there is nothing to converge to.
+
+    Parameters
+    ----------
+    hidden : tuple of int, default (64, 64, 64)
+        Units of each hidden layer.
+    n_epochs : int, default 160
+        Passes over the rows.
+    max_steps : int, default 4000
+        Steps at most, whatever the epochs.
+    batch : int, default 256
+        Rows of a step.
+    rate : float, default 5e-3
+        Largest learning rate.
+    decay : float, default 0.1
+        Weight decay.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> x = np.random.default_rng(0).normal(size=(300, 1))
+    >>> y = np.sin(2 * x[:, 0])
+    >>> fold = np.arange(300) % 3
+    >>> learner = Network(hidden=(16,), n_epochs=40)
+    >>> predict, left_out = learner.cross_fit(x, y, np.ones(300), fold, np.random.default_rng(0))
+    >>> left_out.shape
+    (300,)
+    """
 
     hidden: tuple[int, ...] = (64, 64, 64)
     n_epochs: int = 160
@@ -27,36 +60,36 @@ class Network:
 
     @property
     def kind(self) -> str:
-        """Errors of its kind are alike."""
+        """The word "network"."""
         return "network"
 
-    def is_worth_trying(self, errors: dict[str, float]) -> bool:
-        """Where a smooth learner clearly beats the trees; it is slow."""
-        return errors.get("process", np.inf) < 0.9 * errors.get("trees", np.inf)
+    def is_worth_trying(self, errors: Mapping[str, float]) -> bool:
+        """Only where the Gaussian process clearly beats the trees, for it is slow."""
+        return errors.get("process", np.inf) < _CLEARLY_BEATS * errors.get("trees", np.inf)
 
     @property
     def name(self) -> str:
-        """For people."""
+        """The learner's name in the summary of a model."""
         return "network " + "-".join(map(str, self.hidden))
 
     def cross_fit(
         self, x: Array, y: Array, weight: Array, fold: Ints, rng: np.random.Generator, best: float = np.inf
     ) -> tuple[FittedNetworks, Array]:
-        """By leaving out one fold at a time."""
+        """The folds' networks, and out-of-fold predictions (n,); see `Learner.cross_fit`."""
         n_folds = int(fold.max()) + 1
         rows = [np.flatnonzero(fold != f) for f in range(n_folds)]
-        data = np.clip(x, -5, 5).astype(np.float32), y.astype(np.float32), (weight / weight.mean()).astype(np.float32)
-        layers = self._train(*data, rows, rng)
+        single = np.clip(x, -_FAR, _FAR).astype(np.float32)
+        relative = (weight / weight.mean()).astype(np.float32)
+        layers = self._train(single, y.astype(np.float32), relative, rows, rng)
         fitted = FittedNetworks(tuple(layers))
         outputs = fitted.each(x)
         return fitted, outputs[fold, np.arange(len(x))]
 
-    def _train(
-        self, x: Floats, y: Floats, weight: Floats, rows: list[Ints], rng: np.random.Generator
-    ) -> list[tuple[Floats, Floats]]:
+    def _train(self, x: Floats, y: Floats, weight: Floats, rows: list[Ints], rng: np.random.Generator) -> Layers:
+        """The layers of one network for each fold, trained on its rows."""
         n_folds = len(rows)
         sizes = (x.shape[1], *self.hidden, 1)
-        layers = []
+        layers: Layers = []
         for a, b in pairwise(sizes):
             matrix = rng.normal(size=(n_folds, a, b)) * np.sqrt((1.0 if b > 1 else 0.1) / a)
             layers.append((matrix.astype(np.float32), np.zeros((n_folds, 1, b), np.float32)))
@@ -70,21 +103,21 @@ class Network:
             chosen = np.stack([q[: self.batch] if len(q) >= self.batch else np.resize(q, self.batch) for q in queue])
             queue = [q[self.batch :] for q in queue]
             gradients = _gradients(layers, x[chosen], y[chosen], weight[chosen])
-            adam.step(layers, gradients, self.rate * _one_cycle(step / n_steps), self.decay)
+            adam.step(gradients, self.rate * _one_cycle(step / n_steps), self.decay)
         return layers
 
 
 @dataclass(frozen=True)
 class FittedNetworks:
-    """One network for each fold; matrices (folds, inputs, outputs) and biases (folds, 1, outputs)."""
+    """One network for each fold: matrices (folds, inputs, outputs) and biases (folds, 1, outputs) of the layers."""
 
     layers: tuple[tuple[Floats, Floats], ...]
 
     def each(self, x: Array) -> Array:
         """Predictions (folds, n) of every network."""
         parts = []
-        for i in range(0, len(x), 8192):
-            active: Any = np.clip(x[i : i + 8192], -5, 5).astype(np.float32)[None]
+        for i in range(0, len(x), _CHUNK_ROWS):
+            active = np.clip(x[i : i + _CHUNK_ROWS], -_FAR, _FAR).astype(np.float32)[None]
             for matrix, bias in self.layers[:-1]:
                 active = np.tanh(active @ matrix + bias)
             matrix, bias = self.layers[-1]
@@ -92,14 +125,12 @@ class FittedNetworks:
         return np.concatenate(parts, axis=1).astype(np.float64)
 
     def __call__(self, x: Array) -> Array:
-        """Mean prediction (n,)."""
+        """Predictions (n,) of standardised covariates x (n, q): the mean over the folds' networks."""
         return self.each(x).mean(axis=0)
 
 
-def _gradients(
-    layers: list[tuple[Floats, Floats]], x: Floats, y: Floats, weight: Floats
-) -> list[tuple[Floats, Floats]]:
-    """Of half the mean squared error of rows x (folds, batch, q), for each layer's matrix and bias."""
+def _gradients(layers: Layers, x: Floats, y: Floats, weight: Floats) -> Layers:
+    """Gradients of half the mean squared error of rows x (folds, batch, q), in the shapes of the layers."""
     active = [x]
     for matrix, bias in layers[:-1]:
         active.append(np.tanh(active[-1] @ matrix + bias))
@@ -115,9 +146,10 @@ def _gradients(
 
 
 class _Adam:
-    """All parameters in one flat array, so that a step is a few operations."""
+    """Adam with weight decay. All parameters are in one flat array, so that a step is a few operations."""
 
-    def __init__(self, layers: list[tuple[Floats, Floats]]) -> None:
+    def __init__(self, layers: Layers) -> None:
+        """Copy the layers into the flat array and replace them by views of it."""
         parts = [part for layer in layers for part in layer]
         self.flat = np.concatenate([part.ravel() for part in parts])
         self.first, self.second = np.zeros_like(self.flat), np.zeros_like(self.flat)
@@ -130,9 +162,8 @@ class _Adam:
                 begin += part.size
             layers[k] = (views[0], views[1])
 
-    def step(
-        self, layers: list[tuple[Floats, Floats]], gradients: list[tuple[Floats, Floats]], rate: float, decay: float
-    ) -> None:
+    def step(self, gradients: Layers, rate: float, decay: float) -> None:
+        """Move the layers down the gradients."""
         gradient = np.concatenate([part.ravel() for layer in gradients for part in layer])
         self.count += 1
         self.first += np.float32(0.1) * (gradient - self.first)
@@ -144,7 +175,7 @@ class _Adam:
 
 
 def _one_cycle(t: float) -> float:
-    """Up to one over the first three tenths, then down to nothing, like cosines."""
+    """The learning rate at share t of the steps: up to 1 over the first three tenths, then down to 0, as cosines."""
     if t < 0.3:
         return 0.04 + 0.96 * (1 - np.cos(np.pi * t / 0.3)) / 2
     return (1 + np.cos(np.pi * (t - 0.3) / 0.7)) / 2

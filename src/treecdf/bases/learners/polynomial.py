@@ -7,29 +7,49 @@ from itertools import combinations_with_replacement
 from math import comb
 
 import numpy as np
-from numpy.typing import NDArray
 
 from treecdf._common.typing import Array, Ints
-from treecdf.bases.learners.protocol import Cheap
+from treecdf.bases.learners.protocol import AlwaysTried
 
-_RIDGES = np.logspace(-3, 4, 15)
+_RIDGES = np.logspace(-3, 4, 15)  # penalties of squared standardised slopes that are tried
+_NAMES = ("linear", "quadratic", "cubic")
 
 
 @dataclass(frozen=True)
-class Polynomial(Cheap):
-    """All products of at most `degree` covariates; the ridge has the smallest left-out error."""
+class Polynomial(AlwaysTried):
+    """Ridge regression on all products of at most `degree` covariates; the penalty has the smallest out-of-fold error.
+
+    Beyond the range of the training rows the covariates are held at its ends.
+
+    Parameters
+    ----------
+    degree : int
+        1, 2 or 3.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> x = np.random.default_rng(0).normal(size=(100, 2))
+    >>> y = x[:, 0] * x[:, 1]
+    >>> fold = np.arange(100) % 5
+    >>> predict, left_out = Polynomial(2).cross_fit(x, y, np.ones(100), fold, np.random.default_rng(0))
+    >>> left_out.shape
+    (100,)
+    >>> bool(np.allclose(predict(x), y, atol=0.01))
+    True
+    """
 
     degree: int
 
     @property
     def kind(self) -> str:
-        """Errors of its kind are alike."""
+        """The word "polynomial"."""
         return "polynomial"
 
     @property
     def name(self) -> str:
-        """For people."""
-        return ("linear", "quadratic", "cubic")[self.degree - 1]
+        """The learner's name in the summary of a model."""
+        return _NAMES[self.degree - 1]
 
     def n_features(self, q: int) -> int:
         """Number of products of q covariates."""
@@ -38,7 +58,7 @@ class Polynomial(Cheap):
     def cross_fit(
         self, x: Array, y: Array, weight: Array, fold: Ints, rng: np.random.Generator, best: float = np.inf
     ) -> tuple[FittedPolynomial, Array]:
-        """By leaving out one fold at a time."""
+        """The regression on all rows, and out-of-fold predictions (n,); see `Learner.cross_fit`."""
         low, high = x.min(axis=0), x.max(axis=0)
         raw = _products(x, self.degree)
         share = weight / weight.sum()
@@ -49,33 +69,34 @@ class Polynomial(Cheap):
         left_out = np.empty((len(_RIDGES), len(x)))
         for f in range(int(fold.max()) + 1):
             here, others = fold == f, fold != f
-            coefficients, own_offset = _ridge_paths(features[others], y[others], weight[others])
+            coefficients, own_offset = _ridge_path(features[others], y[others], weight[others])
             left_out[:, here] = own_offset + coefficients @ features[here].T
-        best = int(np.argmin((left_out - y) ** 2 @ weight))
-        coefficients, offset = _ridge_paths(features, y, weight)
-        fitted = FittedPolynomial(self.degree, low, high, center, scale, coefficients[best], float(offset[best, 0]))
-        return fitted, left_out[best]
+        chosen = int(np.argmin((left_out - y) ** 2 @ weight))
+        coefficients, offset = _ridge_path(features, y, weight)
+        fitted = FittedPolynomial(self.degree, low, high, center, scale, coefficients[chosen], float(offset[chosen, 0]))
+        return fitted, left_out[chosen]
 
 
 @dataclass(frozen=True)
 class FittedPolynomial:
-    """Beyond the range of the training rows the covariates are held at its ends."""
+    """A polynomial of covariates that are held at the ends (q,) of their training range."""
 
     degree: int
     low: Array
     high: Array
-    center: Array
-    scale: Array
+    center: Array  # means of the products
+    scale: Array  # standard deviations of the products; infinite for constants
     coefficients: Array
     offset: float
 
     def __call__(self, x: Array) -> Array:
-        """Predictions (n,)."""
+        """Predictions (n,) of standardised covariates x (n, q)."""
         features = (_products(np.clip(x, self.low, self.high), self.degree) - self.center) / self.scale
         return self.offset + features @ self.coefficients
 
 
 def _products(x: Array, degree: int) -> Array:
+    """All products (n, p) of at most `degree` columns of x (n, q), the columns themselves first."""
     columns = [x]
     for k in range(2, degree + 1):
         for chosen in combinations_with_replacement(range(x.shape[1]), k):
@@ -83,8 +104,12 @@ def _products(x: Array, degree: int) -> Array:
     return np.hstack(columns)
 
 
-def _ridge_paths(features: Array, y: Array, weight: Array) -> tuple[Array, Array]:
-    """Coefficients (ridges, p) and offsets (ridges, 1) of every ridge, from one decomposition."""
+def _ridge_path(features: Array, y: Array, weight: Array) -> tuple[Array, Array]:
+    """Coefficients (ridges, p) and offsets (ridges, 1) under every penalty, from one decomposition.
+
+    All slopes have the same penalty; the ridge of log ratios in `CompositionalFlow` has two, of which one is fixed, so
+    it cannot share the decomposition and solves for each penalty.
+    """
     share = weight / weight.sum()
     offset, mean = float(share @ y), share @ features
     root = np.sqrt(weight)
@@ -95,7 +120,7 @@ def _ridge_paths(features: Array, y: Array, weight: Array) -> tuple[Array, Array
     return coefficients, (offset - coefficients @ mean)[:, None]
 
 
-def _decompose(a: Array) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+def _decompose(a: Array) -> tuple[Array, Array, Array]:
     """Singular value decomposition by the smaller of the two Gram matrices; tiny values are dropped."""
     n, p = a.shape
     if p <= n:

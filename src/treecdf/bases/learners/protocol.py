@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 import numpy as np
@@ -14,37 +14,58 @@ Predictor = Callable[[Array], Array]
 
 
 class Learner(Protocol):
-    """Learns the mean of one outcome."""
+    """A learner of the conditional mean of one outcome; anything with these four may be passed as `base=`."""
 
     @property
     def name(self) -> str:
-        """For people."""
+        """The learner's name in the summary of a model."""
         ...
 
     @property
     def kind(self) -> str:
-        """Learners of one kind make similar errors."""
+        """A word that learners of the same kind share, such as "trees": `is_worth_trying` looks errors up by it."""
         ...
 
-    def is_worth_trying(self, errors: dict[str, float]) -> bool:
-        """Whether to train it, given the left-out errors of the kinds before it."""
+    def is_worth_trying(self, errors: Mapping[str, float]) -> bool:
+        """Whether to train it, given the out-of-fold root mean squared errors so far, the smallest of each kind."""
         ...
 
     def cross_fit(
         self, x: Array, y: Array, weight: Array, fold: Ints, rng: np.random.Generator, best: float = np.inf
     ) -> tuple[Predictor, Array]:
-        """A predictor for new rows, and predictions (n,) of training rows by models that did not see their fold.
+        """Train on all rows, and once without each fold.
 
-        x (n, q) and y (n,) are standardised. Rows of the same fold (n,) are left out together, not one by one: n
-        predictions without one row each, seen side by side, tell the outcome of every row. `best` is the error of the
-        best learner so far: one that is far behind may give up.
+        Rows of the same fold are left out together, not one by one: n predictions without one row each, seen side by
+        side, tell the outcome of every row.
+
+        Parameters
+        ----------
+        x : array of shape (n, q)
+            Standardised covariates.
+        y : array of shape (n,)
+            Standardised outcomes.
+        weight : array of shape (n,)
+            Weights of the rows.
+        fold : array of shape (n,)
+            Number of each row's fold, 0, 1, ...
+        rng : numpy.random.Generator
+            The only source of randomness.
+        best : float, default inf
+            Out-of-fold root mean squared error of the best learner so far; one that is far behind may give up.
+
+        Returns
+        -------
+        predictor : callable
+            Predictions (m,) of new rows (m, q).
+        left_out : array of shape (n,)
+            Out-of-fold predictions of the training rows.
         """
         ...
 
 
-class Cheap:
-    """A learner that is always worth trying."""
+class AlwaysTried:
+    """Mixin of learners that are worth trying whatever the errors of the others are."""
 
-    def is_worth_trying(self, errors: dict[str, float]) -> bool:
-        """It is."""
+    def is_worth_trying(self, errors: Mapping[str, float]) -> bool:
+        """True."""
         return True

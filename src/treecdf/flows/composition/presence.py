@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.linalg import solve
 from scipy.special import expit, log_expit
+from sklearn.exceptions import ConvergenceWarning
 
 from treecdf._common.typing import Array, Bools, Ints
 from treecdf.data.scaling import Standardizer
 
 _KNOTS = (0.1, 0.3, 0.5, 0.7, 0.9)  # quantiles of a covariate at which its effect may bend
-_MOST_EFFECTS = 60  # with more there are fewer knots
-OWN_RIDGE = 1.0  # penalty of effects of the covariates,
-RIDGES = (3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)  # and of those of other taxa: what is best for left-out rows
-_TRIED_TAXA = 25  # decide that
+_MOST_EFFECTS = 60  # effects of all covariates together, about; with many covariates there are fewer knots
+OWN_RIDGE = 1.0  # penalty of effects of the covariates
+RIDGES = (3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)  # penalties of effects of other taxa; left-out rows choose
+_TRIED_TAXA = 25  # taxa whose left-out rows choose the penalty
 _FAR = 10.0  # log odds of left-out rows are judged up to here
-_NEWTON_STEPS = 30
-_CONVERGED = 1e-8
+_NEWTON_STEPS = 30  # steps of a logistic regression at most; about six are usual
+_CONVERGED = 1e-8  # share of the loss that a step gains at which a logistic regression ends
+_RIDGE_OF_INTERCEPT = 0.01  # a little, for labels that are all alike
 
 
 @dataclass(frozen=True)
@@ -27,13 +30,13 @@ class Effects:
     """The covariates, standardised, and their hinges at quantiles of the training rows; held beyond their range."""
 
     standardize: Standardizer
-    low: Array
+    low: Array  # (q,): range of the standardised training covariates
     high: Array
-    knots: tuple[Array, ...]
+    knots: tuple[Array, ...]  # of each covariate, where its hinges begin
 
     @staticmethod
     def fit(x: Array) -> Effects:
-        """From training covariates x (n, q)."""
+        """Range and knots of training covariates x (n, q)."""
         standardize = Standardizer.fit(x, np.ones(len(x)))
         z = standardize(x)
         n_knots = min(len(_KNOTS), max(0, _MOST_EFFECTS // x.shape[1] - 1))
@@ -54,6 +57,7 @@ class Effects:
 
 
 def _inner(knots: Array, z: Array) -> Array:
+    """The knots that lie inside the range of a covariate z (n,)."""
     return knots[(knots > z.min()) & (knots < z.max())]
 
 
@@ -66,13 +70,16 @@ class Presence:
 
     order: Ints  # of the K taxa: those whose presence says most come first
     intercept: Array  # (K,), in this order
-    slopes: tuple[Array, ...]  # of the features
-    largest: float  # log odds: what was never seen in n rows is not impossible
-    ridge: float
+    slopes: tuple[Array, ...]  # of the features of each, (p + 1 + k,)
+    largest: float  # log odds at most: what was never seen in n rows is not impossible
+    ridge: float  # penalty of effects of other taxa that was chosen
 
     @staticmethod
     def fit(effects: Array, present: Bools, fold: Ints) -> Presence:
-        """From effects (n, p) and presences (n, K) of training rows; none of the K taxa was always absent."""
+        """One logistic regression a taxon, from effects (n, p) and presences (n, K); none was always absent.
+
+        Rows of the same fold (n,) are left out together when the penalty is chosen.
+        """
         order = np.argsort(np.abs(present.mean(axis=0) - 0.5), kind="stable")
         sorted_present = present[:, order]
         ridge = _best_ridge(effects, sorted_present, fold)
@@ -81,7 +88,7 @@ class Presence:
         return Presence(order, intercept, slopes, float(np.log(4 * len(effects))), ridge)
 
     def _log_odds(self, k: int, effects: Array, earlier: Bools) -> Array:
-        """Of the k-th taxon in order, given presences of the taxa before it (n, k)."""
+        """Log odds (n,) of the k-th taxon in order, given presences of the taxa before it (n, k)."""
         odds = self.intercept[k] + _features(effects, earlier) @ self.slopes[k]
         odds = np.clip(odds, -self.largest, max(self.largest, self.intercept[k]))
         return np.where(earlier.any(axis=1), odds, np.inf) if k == len(self.order) - 1 else odds
@@ -153,11 +160,15 @@ def splits(fold: Ints) -> Iterator[tuple[Bools, Bools]]:
 
 
 def logistic(features: Array, label: Bools, ridge: Array) -> tuple[float, Array]:
-    """Intercept and slopes of a logistic regression with penalty ridge (p,) / 2 of squared standardised slopes."""
+    """Intercept and slopes (p,) of a logistic regression with penalty ridge (p,) / 2 of squared standardised slopes.
+
+    Newton's method with steps that are halved until they do not raise the loss, which is convex; to end at the limit
+    is a warning.
+    """
     mean, scale = features.mean(axis=0), features.std(axis=0)
     scale[scale < 1e-9] = np.inf
     z = np.column_stack([np.ones(len(label)), (features - mean) / scale])
-    penalty = np.append(0.01, ridge)  # a little on the intercept, for labels that are all alike
+    penalty = np.append(_RIDGE_OF_INTERCEPT, ridge)
     share = (label.sum() + 0.5) / (len(label) + 1)
     beta = np.zeros(z.shape[1])
     beta[0] = np.log(share / (1 - share))
@@ -172,10 +183,18 @@ def logistic(features: Array, label: Bools, ridge: Array) -> tuple[float, Array]
         beta, gain, value = beta - step, value - trial, trial
         if gain < _CONVERGED * abs(value):
             break
+    else:
+        warnings.warn(
+            f"A logistic regression of presences did not converge in {_NEWTON_STEPS} steps: the last gained "
+            f"{gain:.1g} of a loss of {value:.3g}.",
+            ConvergenceWarning,
+            stacklevel=2,
+        )
     slopes = beta[1:] / scale
     return float(beta[0] - slopes @ mean), slopes
 
 
 def _logistic_loss(z: Array, label: Bools, beta: Array, penalty: Array) -> float:
+    """Minus the log-likelihood of labels (n,) plus the penalty of beta (1 + p,)."""
     odds = z @ beta
     return float(-log_expit(np.where(label, odds, -odds)).sum() + penalty @ beta**2 / 2)

@@ -9,14 +9,14 @@ import numpy as np
 from treecdf._common.typing import Array, Bools, Ints
 from treecdf.flows.mixture import Mixture
 
-_LARGEST_LOG_RATIO = 300.0
+_LARGEST_LOG_RATIO = 300.0  # log ratios beyond are held: abundances stay positive numbers
 _FAR = 3.0  # standard deviations: features beyond are held
 _SMALLEST = 1e-300  # abundance of what is present
 
 
 @dataclass(frozen=True)
 class Ratios:
-    """Logs of compositions, up to a constant of each row, of taxa (K,) in order."""
+    """Logs of compositions of K taxa in order, up to a constant of each row."""
 
     present: Bools  # (n, K)
     log_y: Array  # (n, K); 0 where absent
@@ -25,7 +25,7 @@ class Ratios:
 
     @staticmethod
     def of(y: Array) -> Ratios:
-        """From compositions y (n, K)."""
+        """The ratios of compositions y (n, K)."""
         present = y > 0
         log_y = np.log(np.where(present, y, 1.0))
         before = np.cumsum(np.hstack([np.zeros((len(y), 1)), y[:, :-1]]), axis=1)
@@ -33,15 +33,15 @@ class Ratios:
 
     @staticmethod
     def unknown(present: Bools) -> Ratios:
-        """Of those present (n, K), before any ratio is known."""
+        """Ratios to be set by `put`, of taxa that are present (n, K)."""
         return Ratios(present, np.zeros(present.shape), np.zeros(present.shape), _follows(present))
 
     def log_ratio(self, k: int) -> Array:
-        """Of taxon k to the total of those before it, (n,)."""
+        """Log ratios (n,) of taxon k to the total of those before it."""
         return self.log_y[:, k] - self.log_total[:, k]
 
     def features(self, k: int) -> Array:
-        """What is known of taxon k before its ratio is (n, K + k).
+        """Features (n, K + k) that the ratio of taxon k is predicted from.
 
         All presences, and the logs of the taxa before it relative to their total (NaN where absent).
         """
@@ -65,28 +65,29 @@ class Ratios:
 
 
 def _follows(present: Bools) -> Bools:
-    """Whether a taxon is present and an earlier one is too."""
+    """Whether a taxon is present and an earlier one is too, (n, K)."""
     return present & (np.cumsum(present, axis=1) > 1)
 
 
 @dataclass(frozen=True)
 class Link:
-    """p(log ratio of a taxon | x, features): a linear location first, then a flow given x and that."""
+    """p(log ratio of a taxon | x, features): a linear prediction first, then a flow given x and that."""
 
-    center: Array
-    scale: Array
-    slopes: Array
+    center: Array  # means of effects and features
+    scale: Array  # standard deviations of effects and features
+    slopes: Array  # of the linear prediction
     flow: Mixture
 
     def draw(self, u: Array, x: Array, effects: Array, features: Array) -> Array:
-        """Log ratios (n,) made of uniforms u (n,)."""
+        """Log ratios (n,) made of uniforms u (n,) at covariates x, effects and features of the same rows."""
         return self.flow.draw(u[:, None, None], self._given(x, effects, features))[:, 0, 0]
 
     def log_prob(self, log_ratio: Array, x: Array, effects: Array, features: Array) -> Array:
-        """Log density (n,) of log ratios (n,)."""
+        """Log densities (n,) of log ratios (n,) at covariates x, effects and features of the same rows."""
         return self.flow.log_prob(log_ratio[:, None, None], self._given(x, effects, features))[:, 0]
 
     def _given(self, x: Array, effects: Array, features: Array) -> Array:
+        """Covariates (n, q + 1) of the flow: x and the linear prediction."""
         z = standardized(np.hstack([effects, features]), self.center, self.scale)
         return np.column_stack([x, z @ self.slopes])
 

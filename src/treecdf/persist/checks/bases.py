@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 
 from treecdf.bases.box import Support
-from treecdf.bases.conditional import Conditional, Mean
+from treecdf.bases.conditional import Conditional
 from treecdf.bases.learners.boosting import BoostedScores
+from treecdf.bases.mean import Mean
 from treecdf.bases.rotation import Rotation
 from treecdf.bases.student import Student
-from treecdf.bases.transform import Transform
+from treecdf.bases.transform import OutcomeTransform
 from treecdf.persist.checks.learners import PREDICTORS
 from treecdf.persist.checks.values import (
     ABOVE_ZERO,
@@ -63,7 +64,7 @@ def _student(part: Student, q: int, visit: Visit) -> None:
 
 
 def _conditional(part: Conditional, q: int, visit: Visit) -> None:
-    visit(part.transform, q, Transform)
+    visit(part.transform, q, OutcomeTransform)
     visit(part.mean, q, Mean)
     n_components = 1 + len(part.mean.components)
     visit(part.scores, q + n_components, BoostedScores)
@@ -82,7 +83,7 @@ def _conditional(part: Conditional, q: int, visit: Visit) -> None:
     expect(part.rotation is None, "a conditional base that is not rotated")
 
 
-def _transform(part: Transform, q: int, visit: Visit) -> None:
+def _transform(part: OutcomeTransform, q: int, visit: Visit) -> None:
     expect_number(part.center, "center")
     expect_number(part.scale, "scale", low=ABOVE_ZERO)
     expect_number(part.power, "power", 0.0, 2.0)
@@ -109,6 +110,6 @@ CHECKS: dict[type, Check] = {
     Support: _support,
     Student: _student,
     Conditional: _conditional,
-    Transform: _transform,
+    OutcomeTransform: _transform,
     Mean: _mean,
 }

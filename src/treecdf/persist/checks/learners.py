@@ -6,11 +6,12 @@ from math import comb
 
 import numpy as np
 
-from treecdf.bases.learners.boosting import Binner, BoostedScores, FirstScore
+from treecdf.bases.learners.boosting import BoostedScores, FirstScore
 from treecdf.bases.learners.neighbours import FittedNeighbours
 from treecdf.bases.learners.network import FittedNetworks
 from treecdf.bases.learners.polynomial import FittedPolynomial
 from treecdf.bases.learners.process import FittedProcess
+from treecdf.data.binning import Bins
 from treecdf.persist.checks.values import (
     ABOVE_ZERO,
     Check,
@@ -73,7 +74,7 @@ def _first_score(part: FirstScore, q: int, visit: Visit) -> None:
 
 
 def _boosted_scores(part: BoostedScores, q: int, visit: Visit) -> None:
-    visit(part.binner, q, Binner)
+    visit(part.bins, q, Bins)
     expect_array(part.start, "start", (-1,))
     expect_number(part.rate, "rate")
     expect_array(part.leaf, "leaf", (-1, -1, len(part.start)))
@@ -85,12 +86,9 @@ def _boosted_scores(part: BoostedScores, q: int, visit: Visit) -> None:
     expect_contiguous(part.leaf, part.column, part.cut, part.missing_left)
 
 
-def _binner(part: Binner, q: int, visit: Visit) -> None:
-    expect_tuple(part.edges, "edges", q)
-    for edges in part.edges:
-        expect_array(edges, "edges", (-1,), finite=False)
-        expect(len(edges) < 255 and (np.diff(edges) >= 0).all(), "fewer than 255 edges in order")
-    expect(type(part.n_bins) is int and 1 <= part.n_bins <= 255, "a number of bins")
+def _bins(part: Bins, q: int, visit: Visit) -> None:
+    expect_array(part.edges, "edges", (q, -1), finite=False)
+    expect(part.n_bins < 256 and (part.edges[:, 1:] >= part.edges[:, :-1]).all(), "fewer than 255 edges in order")
 
 
 CHECKS: dict[type, Check] = {
@@ -100,5 +98,5 @@ CHECKS: dict[type, Check] = {
     FittedNetworks: _networks,
     FirstScore: _first_score,
     BoostedScores: _boosted_scores,
-    Binner: _binner,
+    Bins: _bins,
 }

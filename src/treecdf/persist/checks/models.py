@@ -78,7 +78,10 @@ def check_fitted(fitted: Mapping[str, Any]) -> None:
         expect(family.members[0].n_outcomes == d, f"families of {d} outcome(s)")
     expect_array(weights, "family_weights_", (len(families),), low=0.0, high=1.0)
     expect_array(importances, "feature_importances_", (n_columns,))
-    expect(fitted["n_trees_"] == sum(len(block) for flow in mixture.trees() for block in flow.blocks), "n_trees_ trees")
+    expect(
+        fitted["n_trees_"] == sum(len(block) for flow in mixture.tree_flows() for block in flow.blocks),
+        "n_trees_ trees",
+    )
     expect(isinstance(history, dict) and bool(history), "a history_")
     for name, column in history.items():
         expect(isinstance(column, np.ndarray) and column.ndim == 1, f"an array {name} in history_")

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treecdf._kernels.transform import LINEAR, NETWORK, TREES
-from treecdf.data.basis import BASES
+from treecdf.data.basis import FEATURE_BASES
 from treecdf.flows.tree import NODE, TreeSequence
 from treecdf.persist.checks.values import Check, ModelFileError, Visit, expect, expect_array, expect_contiguous
 
@@ -60,8 +60,8 @@ def _links(nodes: NDArray[Any], roots: NDArray[np.int64]) -> None:
 
 
 def _linear_width(rest: list[int], q: int) -> int:
-    expect(len(rest) == 1 and 0 <= rest[0] < len(BASES), "a basis")
-    return 1 + len(list(BASES.values())[rest[0]](q))
+    expect(len(rest) == 1 and 0 <= rest[0] < len(FEATURE_BASES), "a basis")
+    return 1 + len(list(FEATURE_BASES.values())[rest[0]](q))
 
 
 def _network_width(rest: list[int], q: int) -> int:

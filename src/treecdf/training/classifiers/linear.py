@@ -14,7 +14,7 @@ from treecdf._common.validation import check_setting, is_int, is_real
 from treecdf._kernels.losses import logistic_loss
 from treecdf._kernels.newton import STEP, newton_advance
 from treecdf._kernels.transform import LINEAR
-from treecdf.data.basis import BASES, Basis
+from treecdf.data.basis import FEATURE_BASES, Basis
 from treecdf.training.classifiers.protocol import NodeFits, Splits, share_log_lik
 from treecdf.training.sources.rows import Rows
 
@@ -61,17 +61,17 @@ class Logistic:
 
     def __post_init__(self) -> None:
         check_setting("C", self.C, is_real(self.C) and self.C > 0, "a number above 0")
-        check_setting("basis", self.basis, self.basis in (*BASES, "auto"), f"one of {(*BASES, 'auto')}")
+        check_setting("basis", self.basis, self.basis in (*FEATURE_BASES, "auto"), f"one of {(*FEATURE_BASES, 'auto')}")
         check_setting("tol", self.tol, is_real(self.tol) and self.tol > 0, "a number above 0")
         check_setting("max_iter", self.max_iter, is_int(self.max_iter) and self.max_iter >= 1, "an integer above 0")
 
     def kind(self, q: int) -> tuple[int, ...]:
         """Linear log-odds in the features of the basis."""
-        return LINEAR, list(BASES).index(self._basis_name(q))
+        return LINEAR, list(FEATURE_BASES).index(self._basis_name(q))
 
     def search_basis(self, q: int) -> Basis:
         """The features and the penalty of the fit."""
-        return BASES[self._basis_name(q)](q, ridge=1 / self.C)
+        return FEATURE_BASES[self._basis_name(q)](q, ridge=1 / self.C)
 
     fit_basis = search_basis
 

@@ -1,0 +1,102 @@
+"""The conditional mean: learners that are trained one after the other, and their non-negative stack."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from scipy.optimize import nnls
+
+from treecdf._common.steps import FORGETFUL, Steps
+from treecdf._common.typing import Array, Ints
+from treecdf.bases.learners.protocol import Learner, Predictor
+
+_LARGEST_ERROR = 1.5  # times the stack's: learners with a larger error get no component of their own
+_MOST_COMPONENTS = 3  # learners with a component of their own
+_RESOLVED = 0.3  # of the recording step: a smaller error cannot be told from none, and no more learners are tried
+_FORCE = 1e3  # weight of the equation "the stack's weights sum to one" beside those of the rows
+
+
+@dataclass(frozen=True)
+class TrainingRows:
+    """Rows to cross-fit on."""
+
+    x: Array  # (n, q): standardised covariates
+    y: Array  # (n,): outcomes
+    weight: Array  # (n,)
+    fold: Ints  # (n,): rows of the same fold are left out together
+
+
+@dataclass(frozen=True)
+class Mean:
+    """Fitted mean learners and the weights of their stack."""
+
+    names: tuple[str, ...]
+    predictors: tuple[Predictor, ...]
+    weights: Array  # (learners,), of sum one
+    components: Ints  # numbers of the learners that have a component of their own
+
+    @staticmethod
+    def cross_fit(
+        learners: Sequence[Learner],
+        rows: TrainingRows,
+        step: float,
+        rng: np.random.Generator,
+        steps: Steps = FORGETFUL,
+    ) -> tuple[Mean, Array]:
+        """The fitted learners, and out-of-fold locations (n, J) of the training rows.
+
+        A learner is left out if it says that it has nothing to add to those before it, or if these are exact up to the
+        outcomes' recording `step`.
+        """
+        x, y, weight = rows.x, rows.y, rows.weight
+        names, predictors, outputs, errors = [], [], [], dict[str, float]()
+        for learner in learners:
+            if errors and not learner.is_worth_trying(errors):
+                continue
+            best = min(errors.values(), default=np.inf)
+            fit = partial(learner.cross_fit, x, y, weight, rows.fold, rng, best)
+            predictor, output = steps.learn(rng, x.shape[1], y.shape, fit)
+            names.append(learner.name)
+            predictors.append(predictor)
+            outputs.append(output)
+            error = float(np.sqrt(weight @ (output - y) ** 2 / weight.sum()))
+            errors[learner.kind] = min(error, errors.get(learner.kind, np.inf))
+            if error < _RESOLVED * step:
+                break
+        means = np.column_stack(outputs)
+        weights = _stack(means, y, weight)
+        components = _components(weight @ (means - y[:, None]) ** 2, float(weight @ (means @ weights - y) ** 2))
+        mean = Mean(tuple(names), tuple(predictors), weights, components)
+        return mean, mean.locations(means)
+
+    def locations(self, means: Array) -> Array:
+        """Locations (n, J) of the components, the stack first, from the predictions (n, learners)."""
+        return np.column_stack([means @ self.weights, means[:, self.components]])
+
+    def __call__(self, x: Array) -> Array:
+        """Locations (n, J) of the components at new rows of standardised covariates x (n, q)."""
+        return self.locations(np.column_stack([predictor(x) for predictor in self.predictors]))
+
+
+def _components(error: Array, error_of_stack: float) -> Ints:
+    """Numbers of the learners that deserve a component beside the stack, from sums of squared errors (learners,)."""
+    if len(error) == 1:
+        return np.empty(0, np.int64)
+    best = np.argsort(error, kind="stable")[:_MOST_COMPONENTS]
+    return np.sort(best[error[best] <= _LARGEST_ERROR**2 * error_of_stack])
+
+
+def _stack(means: Array, y: Array, weight: Array) -> Array:
+    """Non-negative weights (learners,) of sum one that have the smallest squared error; predictions are (n, learners).
+
+    `nnls` raises an error if it does not converge.
+    """
+    root = np.sqrt(weight / weight.mean())
+    force = _FORCE * np.sqrt(len(y))
+    a = np.vstack([means * root[:, None], np.full(means.shape[1], force)])
+    weights = nnls(a, np.append(y * root, force))[0]
+    total = weights.sum()
+    return weights / total if total > 0 else np.full(len(weights), 1 / len(weights))

@@ -1,0 +1,101 @@
+"""The numbers that shape models by default, and the rules "so many rows, such settings", with their evidence.
+
+ADR 11 and ADR 18 (docs/adr) have the figures that are named here. A number without a figure was set in development and
+bounds time; no run that varies it alone was kept.
+"""
+
+from __future__ import annotations
+
+from treecdf.bases.learners import BoostedMean, GaussianProcess, Learner, Neighbours, Network, Polynomial
+from treecdf.bases.learners.boosting import BoostingSettings
+
+# Folds of each effort, whose left-out rows stop the trees: ten cost twice the time of five.
+FOLDS = {"fast": 3, "default": 5, "best": 10}
+# Folds on more than HUGE_ROWS rows at most, but for the best effort, to bound time.
+FOLDS_OF_HUGE_TABLES = 4
+# Angles of two outcomes' rotations in families of joint flows (ADR 8, ADR 12).
+ROTATIONS = {"default": 4, "best": 12}
+# Flows of a family of one outcome, each with other rows set aside (ADR 12).
+MEMBERS = {"default": 3, "best": 10}
+# Early-stopping window of a fast fit at most, to bound time.
+FAST_WINDOW = 3
+# Trees of a fast fit on a conditional base at most, to bound time.
+FAST_TREES = 20
+# Trees on a conditional base at most on more than MANY_ROWS rows; their rate is four times as high there.
+TREES_ON_MANY_ROWS = 300
+# Covariates up to which hinges at the nodes take the place of boosted trees (ADR 10).
+MOST_SMOOTH_COVARIATES = 3
+# Rows from which on there is a conditional base: folds of fewer are too small to learn from.
+FEWEST_ROWS_OF_CONDITIONAL = 40
+# Share of the rows that each tree on a conditional base is grown on.
+SUBSAMPLE = 0.7
+# Rows up to which families of flows on unconditional bases are tried beside the conditional ones, to bound time.
+MOST_ROWS_OF_BOX_FLOWS = 5000
+# Weight of a node of deep trees at least.
+ROWS_OF_DEEP_NODE = 5
+# Rows from which on trees are deeper and finer, networks are tried (ADR 11) and scales are boosted at twice the rate.
+MANY_ROWS = 2500
+# Rows from which on neighbours are asked: protein -2.001 -> -1.613, power -2.360 -> -2.333, kin8nm about the same
+# (ADR 18). It is no optimum: on fewer rows neighbours were neutral or better, but not on all tables tried.
+CROWDED_ROWS = 5000
+# Rows from which on trees learn at one and a half times the rate, and scales at twice, to bound time.
+HUGE_ROWS = 20_000
+# Products of a polynomial at most, and two for each row at most: time grows with their cube.
+MOST_PRODUCTS = 600
+# Covariates of a Gaussian process at most: each has a length scale, and they are tuned on 400 rows.
+MOST_COVARIATES = 64
+# Covariates among which to look for neighbours at most (ADR 18): in more dimensions no row is near another.
+MOST_DIRECTIONS = 20
+# Bins of each covariate on at most MANY_ROWS rows, to bound time.
+BINS_OF_FEW_ROWS = 96
+# Bins of each covariate on more rows: 254 instead of 64 took power's out-of-fold error from 3.42 to 3.13 (ADR 11).
+BINS_OF_MANY_ROWS = 254
+# Rows up to which the Gaussian process is exact.
+ROWS_OF_EXACT_PROCESS = 1000
+# Rows that a Gaussian process sees the others through if there are more of them, to bound time.
+INDUCING_ROWS = 500
+# Rows for each covariate from which on a network is tried.
+ROWS_OF_NETWORK = 20
+# The process of a fast fit, smaller to bound time; docs/results/peers.md has what a fast fit costs (`treecdf_fast`).
+FAST_PROCESS = GaussianProcess(n_tuning=150, n_inducing=300, max_iter=30)
+# Learning rate of the trees of a fast fit.
+FAST_RATE = 0.2
+# Rounds of the trees of a fast fit at most.
+FAST_ROUNDS = 100
+
+
+def default_learners(n: int, q: int, effort: str) -> list[Learner]:
+    """The learners that are tried on n rows of q covariates, the cheap and the decisive first."""
+    learners: list[Learner] = [Polynomial(1)]
+    for degree in (2,) if effort == "fast" else (2, 3):
+        if Polynomial(degree).n_features(q) <= min(MOST_PRODUCTS, 2 * n):
+            learners.append(Polynomial(degree))
+    if q <= MOST_COVARIATES:
+        n_inducing = ROWS_OF_EXACT_PROCESS if n <= ROWS_OF_EXACT_PROCESS else INDUCING_ROWS
+        learners.append(FAST_PROCESS if effort == "fast" else GaussianProcess(n_inducing=n_inducing))
+    learners += _trees(n, effort)
+    if effort != "fast" and n > MANY_ROWS and n > ROWS_OF_NETWORK * q:
+        learners.append(Network())
+    if n > CROWDED_ROWS and q <= MOST_DIRECTIONS:
+        learners.append(Neighbours())
+    return learners
+
+
+def _trees(n: int, effort: str) -> list[BoostedMean]:
+    """Boosted trees for n rows; the second kind is tried only if the first was not clearly beaten."""
+    n_bins = BINS_OF_MANY_ROWS if n > MANY_ROWS else BINS_OF_FEW_ROWS
+    if effort == "fast":
+        return [BoostedMean(4 if n <= MANY_ROWS else 6, FAST_RATE, FAST_ROUNDS, n_bins)]
+    if n <= MANY_ROWS:
+        return [BoostedMean(3, n_bins=n_bins), BoostedMean(5, n_bins=n_bins)]
+    rate = 0.1 if n <= HUGE_ROWS else 0.15
+    return [BoostedMean(8, rate, n_bins=n_bins), BoostedMean(5, rate, n_bins=n_bins)]
+
+
+def default_scales(n: int) -> BoostingSettings:
+    """How log scales and weights of a conditional base are boosted on n rows.
+
+    The rate doubles with MANY_ROWS and again with HUGE_ROWS, which bounds time: rounds end by out-of-fold rows anyway.
+    """
+    rate = 0.05 if n <= MANY_ROWS else 0.1 if n <= HUGE_ROWS else 0.2
+    return BoostingSettings(max_depth=3, rate=rate, max_rounds=600, subsample=0.5, n_bins=64)
