@@ -16,7 +16,7 @@ from treecdf import MLP, BoostedTrees, Constant, Logistic, Stage, TreeFlowRegres
 from treecdf.data.blocks import block_slices, one_in
 from treecdf.data.scaling import Standardizer
 from treecdf.training.sources.dask_rows import divide
-from treecdf.training.sources.rows import Rows, add_halves, total
+from treecdf.training.sources.rows import Rows, add_halves, sum_of_all
 from treecdf.training.sources.spill import Spill
 
 RNG = np.random.default_rng(1)
@@ -172,11 +172,11 @@ def test_a_spill_gives_back_what_it_took():
     kept = [spill.put("x", rows, part) for rows, part in zip(slices, values, strict=True)]
     short = spill.put("order", slices[2], np.arange(700))
     for rows in slices:
-        spill.release(rows)
+        spill.drop_from_memory(rows)
     np.testing.assert_array_equal(kept, values)
     np.testing.assert_array_equal(short, np.arange(700))
     short[:] = -1
-    spill.release(slices[2])
+    spill.drop_from_memory(slices[2])
     assert (short == -1).all()
 
 
@@ -191,12 +191,12 @@ def test_blocks_are_few_however_many_rows():
 def test_sums_do_not_depend_on_who_adds_up_which_blocks(n):
     """Two, three or more machines send few parts, which add up to the same bits."""
     parts = [(range(k, k + 1), [RNG.normal(size=1)]) for k in range(n)]
-    (one,) = total(copy.deepcopy(parts))
+    (one,) = sum_of_all(copy.deepcopy(parts))
     assert one == pytest.approx(sum(terms[0] for _, terms in parts), abs=1e-12)
     for n_sites in range(1, n + 1):
         sites = [add_halves(copy.deepcopy(parts[k.start : k.stop]), n) for k in divide(n, n_sites)]
         assert max(map(len, sites)) <= 2 * n.bit_length()
-        assert total(list(itertools.chain(*sites)))[0] == one
+        assert sum_of_all(list(itertools.chain(*sites)))[0] == one
         if n_sites in (1, 2, 4):
             assert [len(site) for site in sites] == [1] * n_sites
 
@@ -224,14 +224,14 @@ def test_every_shard_takes_its_own_part_of_one_stream():
     assert rng.bit_generator.state == twin.bit_generator.state
 
 
-def test_calls_without_an_answer_wait_for_the_next_one_with():
+def test_operations_without_an_answer_wait_for_the_next_one_with():
     """A block in files is visited once for all of them."""
     visits = []
 
     class Watched(treecdf.training.sources.rows.Local):
-        def each(self, calls):
-            visits.append([name for name, _ in calls])
-            return super().each(calls)
+        def ask_shards(self, before, last):
+            visits.append([type(operation).__name__ for operation in (*before, last)])
+            return super().ask_shards(before, last)
 
     block = treecdf.training.sources.shard.Block(np.zeros((10, 1)), np.full((10, 1), 0.5), np.ones(10), 0).cut(4)
     rows = Rows.of(Watched([block]), (10, 1, 1), 10.0)
@@ -239,4 +239,4 @@ def test_calls_without_an_answer_wait_for_the_next_one_with():
     rows.begin_tree(1.0, np.random.default_rng(0))
     rows.restore()
     rows.log_density()
-    assert visits == [["keep", "begin_tree"], ["restore", "densities"]]
+    assert visits == [["Keep", "BeginTree"], ["Restore", "Densities"]]

@@ -27,7 +27,8 @@ from treecdf.training.classifiers import NodeClassifier
 from treecdf.training.growing.grower import TreeGrower
 from treecdf.training.growing.located import Fold, Streamed, average, locate
 from treecdf.training.settings import Growth, Recipe
-from treecdf.training.sources.rows import Rows, Source
+from treecdf.training.sources.operations import CountRows, EveryNth
+from treecdf.training.sources.rows import Rows, Source, map_tables
 
 # A row this much denser than the uniform (per outcome) is an atom at the resolution of float64. Every stage has its
 # share of the room up to there: outcomes that come again and again would otherwise use it up in the first.
@@ -79,15 +80,15 @@ def _fit_sources(
     report: Callable[[History, float], None],
     steps: Steps,
 ) -> Fitted:
-    standardize = Standardizer.fit_blocks(partial(train.blocks, "table"))
-    weights = train.blocks("table", sum_of_weights)
-    n = sum(train.blocks("__len__"))
+    standardize = Standardizer.fit_blocks(partial(map_tables, train))
+    weights = map_tables(train, sum_of_weights)
+    n = sum(train.ask_blocks(CountRows()))
     base: Base
     if recipe.base == "student":
-        parts = train.blocks("every", Student.step(n))
+        parts = train.ask_blocks(EveryNth(Student.step(n)))
         base = Student.fit(*(np.concatenate(values) for values in zip(*parts, strict=True)))
     else:
-        smallest, largest = zip(*train.blocks("table", ends_of_outcomes), strict=True)
+        smallest, largest = zip(*map_tables(train, ends_of_outcomes), strict=True)
         base = Support.around(np.min(smallest, axis=0), np.max(largest, axis=0), sum(weights), recipe.bounds)
     fold = Fold(*(Streamed.locate(rows, standardize, base) for rows in (train, validation) if rows is not None))
     return _fit_trees(recipe, standardize, base, [fold], rng, None, report, steps)

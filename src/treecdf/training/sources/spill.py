@@ -43,7 +43,7 @@ class Spill:
         kept[...] = values
         return kept
 
-    def release(self, rows: slice) -> None:
+    def drop_from_memory(self, rows: slice) -> None:
         """Give back the memory that holds some of the rows; the files keep them."""
         if not hasattr(mmap, "MADV_DONTNEED"):
             return  # Windows does so when it has to
@@ -68,7 +68,7 @@ class Spill:
         for name, part in zip(_COLUMNS, columns, strict=True):
             self.put(name, rows, part)
         self._widths = [part.shape[1:] for part in columns]
-        self.release(rows)
+        self.drop_from_memory(rows)
 
     def local(self, pool: Executor | None) -> Local:
         """All rows, in blocks."""
