@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from concurrent.futures import Executor
-from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,7 @@ from treecdf.training.ensemble import Ensemble, fit_streamed
 from treecdf.training.jobs import Report
 from treecdf.training.parameters import check_base
 from treecdf.training.plan import has_no_rotations, streamed_recipe
-from treecdf.training.sources.pieces import Opened, Pieces, Reader, count_rows, take_rows
+from treecdf.training.sources.pieces import Opened, Pieces, Reader
 from treecdf.training.sources.rows import SAMPLE_ROWS
 
 
@@ -28,7 +27,7 @@ def fit_pieces(
 ) -> tuple[Ensemble, Table]:
     """Fit a TreeFlowRegressor, which learns names and kinds of columns; return the flow and a sample of the rows."""
     check_streamable(model)
-    sizes = np.array(pieces.map(count_rows, repeat(None)), dtype=np.int64).reshape(-1, 2)
+    sizes = pieces.sizes()
     firsts, ends = np.cumsum([[0, 0], *sizes], axis=0).T
     if ends[-1] < 2:
         raise ValueError(f"Found {ends[-1]} row(s) (n_samples = {ends[-1]}): at least 2 are required.")
@@ -78,7 +77,7 @@ def check_streamable(model: Any) -> None:
 def _learn_columns(model: Any, pieces: Pieces, firsts: Ints) -> Table:
     """Names and kinds of columns, gaps and levels, from all rows or from a sample of many; return the sample."""
     step = max(1, -(-int(firsts[-1]) // SAMPLE_ROWS))
-    parts = pieces.map(take_rows, [int(first) for first in firsts[:-1]], step)
+    parts = pieces.sample([int(first) for first in firsts[:-1]], step)
     X, y, weight = (_concatenate(values) for values in zip(*parts, strict=True))
     columns = read_columns(model, X, model.categorical_features, reset=True)
     outcomes = read_outcomes(y)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
 from typing import Any
 
@@ -16,7 +16,8 @@ from treecdf._common.typing import Ints
 from treecdf.data.blocks import block_slices
 from treecdf.data.table import is_dask
 from treecdf.training.sources.dask_rows import DaskRows, assemble
-from treecdf.training.sources.pieces import Opened, Place, Reader, Source
+from treecdf.training.sources.pieces import Opened, Piece, Place, Reader, count_rows, take_rows
+from treecdf.training.sources.rows import Source
 from treecdf.training.sources.spill import spilled
 
 
@@ -35,10 +36,16 @@ class DaskPieces:
             )
         self._pieces = [(*piece, None)[:3] for piece in zip(*parts, strict=True)]
 
-    def map(self, task: Callable[..., Any], each: Iterable[Any], *args: Any) -> list[Any]:
-        """What task(X, y, weight, one of `each`, *args) returns for every piece."""
-        lazy = delayed(task, pure=False)
-        return list(dask.compute(*(lazy(*piece, one, *args) for piece, one in zip(self._pieces, each, strict=False))))
+    def sizes(self) -> Ints:
+        """Rows of every piece, and how many of them have a weight above zero, (pieces, 2)."""
+        lazy = delayed(count_rows, pure=False)
+        return np.array(dask.compute(*(lazy(*piece) for piece in self._pieces)), dtype=np.int64).reshape(-1, 2)
+
+    def sample(self, firsts: Sequence[int], step: int) -> list[Piece]:
+        """About one in `step` rows of every piece; the pieces begin with the rows `firsts`."""
+        lazy = delayed(take_rows, pure=False)
+        pieces = zip(self._pieces, firsts, strict=True)
+        return list(dask.compute(*(lazy(*piece, first, step) for piece, first in pieces)))
 
     def sources(self, reader: Reader, places: Sequence[Place], sizes: Ints, pool: Executor | None) -> Opened:
         """Training rows and those set aside: on the workers of the cluster, or in files if there is no cluster."""
