@@ -11,6 +11,8 @@ import dask
 import dask.array as da
 import numpy as np
 from dask import delayed
+from dask.delayed import Delayed
+from distributed import Client, get_client
 
 from treecdf._common.typing import Ints
 from treecdf.data.blocks import block_slices
@@ -24,7 +26,7 @@ from treecdf.training.sources.spill import spilled
 class DaskPieces:
     """Partitions of Dask DataFrames or chunks of Dask Arrays; X, y and sample_weight are divided in the same way."""
 
-    def __init__(self, X: Any, y: Any, sample_weight: Any = None) -> None:
+    def __init__(self, X: object, y: object, sample_weight: object = None) -> None:
         given = {"y": y} if sample_weight is None else {"y": y, "sample_weight": sample_weight}
         for name, part in given.items():
             if not is_dask(part):
@@ -60,10 +62,8 @@ class DaskPieces:
         return _on_workers(client, tables, sizes)
 
 
-def current_client() -> Any:
+def current_client() -> Client | None:
     """The client of the cluster in use, or None."""
-    from distributed import get_client
-
     try:
         return get_client()
     except ValueError:
@@ -71,9 +71,11 @@ def current_client() -> Any:
 
 
 @contextlib.contextmanager
-def _on_workers(client: Any, tables: Sequence[Any], sizes: Ints) -> Iterator[tuple[Source, Source | None]]:
-    """Sources of the two parts of every table, of which there are sizes (pieces, 2)."""
-    lazy = [_blocks([table[k] for table in tables], sizes[:, k]) for k in range(2) if sizes[:, k].any()]
+def _on_workers(client: Client, tables: Sequence[Delayed], sizes: Ints) -> Iterator[tuple[Source, Source | None]]:
+    """Sources of training rows and of rows set aside, the two parts of every table; sizes (pieces, 2) counts them."""
+    # Dask adds the operators of Delayed at run time, where mypy does not see them.
+    parts = [[table[k] for table in tables] for k in range(2)]  # type: ignore[index]
+    lazy = [_blocks(parts[k], sizes[:, k]) for k in range(2) if sizes[:, k].any()]
     rows = [
         DaskRows(client, blocks, [s.start for s in block_slices(int(n))])
         for blocks, n in zip(lazy, sizes.sum(axis=0), strict=False)
@@ -90,8 +92,8 @@ def _on_workers(client: Any, tables: Sequence[Any], sizes: Ints) -> Iterator[tup
             source.close()
 
 
-def _blocks(tables: Sequence[Any], sizes: Ints) -> list[Any]:
-    """Delayed blocks of consecutive rows of delayed tables of these sizes."""
+def _blocks(tables: Sequence[Delayed], sizes: Ints) -> list[Delayed]:
+    """Delayed tables of the blocks of all rows, from delayed tables of these sizes (pieces,)."""
     ends = np.cumsum(sizes)
     lazy = delayed(assemble, pure=False)
     blocks = []
@@ -104,8 +106,8 @@ def _blocks(tables: Sequence[Any], sizes: Ints) -> list[Any]:
     return blocks
 
 
-def partitions(collection: Any) -> list[Any]:
-    """Delayed frames or arrays of consecutive rows."""
+def partitions(collection: Any) -> list[Delayed]:  # Dask has no common type of its frames and arrays
+    """Delayed frames or arrays of consecutive rows, one for each partition or chunk of rows."""
     if not isinstance(collection, da.Array):
         # Optimised, columns of one frame may come in different numbers of partitions.
         return list(collection.to_delayed(optimize_graph=False))

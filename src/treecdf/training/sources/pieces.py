@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treecdf._common.typing import Array, Ints
+from treecdf.bases.protocol import Bound
 from treecdf.data.blocks import one_in
 from treecdf.data.table import Table, check_bounds, read_table
 from treecdf.training.sources.rows import Source
@@ -47,7 +48,7 @@ class Reader:
     """Reads pieces by what was learnt of the columns, and divides them into training and validation rows."""
 
     model: Any  # knows the columns
-    bounds: Sequence[Any]
+    bounds: Sequence[Bound]  # of each outcome
 
     def __call__(self, X: Given, y: Given, weight: Given | None, place: Place) -> tuple[Columns, Columns]:
         """The training rows and those set aside, each x (m, q), y (m, d) and weight (m,)."""
