@@ -130,20 +130,21 @@ def measure_network(run: Run) -> dict:
     from distributed import Client, LocalCluster
 
     from treecdf.training.sources.dask_rows import DaskRows
+    from treecdf.training.sources.operations import Cut, Sums
 
     with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster, Client(cluster) as client:
         tables = [delayed(_tiny_table)() for _ in range(2)]
         source = DaskRows(client, tables, [0, 10])
         source.open(client.compute(tables))
-        source.blocks("cut", 10)
+        source.ask_blocks(Cut(10))
         seconds = {}
         for name, size in (("empty", 1), ("big", _BIG)):
-            calls = [("sums", (_nothing, "level", (), [(size,)]))]
-            source.totals(calls)
+            nothing = Sums(_nothing, "level", (), [(size,)])
+            source.sum_shards((), nothing)
             passes = _PASSES if name == "empty" else _PASSES // 10
             start = time.perf_counter()
             for _ in range(passes):
-                source.totals(calls)
+                source.sum_shards((), nothing)
             seconds[name] = (time.perf_counter() - start) / passes
         source.close()
     a_byte = (seconds["big"] - seconds["empty"]) / (2 * 8 * _BIG)

@@ -1,8 +1,11 @@
 """Rows on the workers of a real cluster give the model that rows in memory give, also when a worker is killed."""
 
+import importlib
 import os
 import pickle
 import signal
+import traceback
+from functools import partial
 
 import joblib
 import numpy as np
@@ -10,9 +13,28 @@ import pandas as pd
 import pytest
 
 import treecdf.data.blocks
+import treecdf.training.boosting
 import treecdf.training.sources.rows
 from treecdf import BoostedTrees, Logistic, Stage, TreeFlowRegressor
 from treecdf._kernels.losses import logistic_loss
+from treecdf.data.basis import Basis
+from treecdf.training.sources.operations import (
+    Apply,
+    Arrange,
+    BeginTree,
+    BlockSums,
+    Column,
+    CountRows,
+    Descend,
+    Encode,
+    EveryNth,
+    Keep,
+    Locate,
+    OfTable,
+    Restore,
+    Sums,
+)
+from treecdf.training.sources.rows import Local
 
 pytest.importorskip("distributed")
 import dask
@@ -86,7 +108,9 @@ def test_two_processes_give_the_model_of_rows_in_memory(client, in_memory):
     assert calls > 20
     assert seconds > slowest > mean > 0
     assert 0 < down < up < 100 * X.to_numpy().nbytes  # counted, and far from rows times passes
-    assert not any(client.run(lambda: len(__import__("treecdf.training.sources.dask_rows").dask_rows._SITES)).values())
+    assert not any(
+        client.run(lambda: len(importlib.import_module("treecdf.training.sources.dask_rows")._SITES)).values()
+    )
 
 
 @pytest.mark.parametrize(("n_workers", "threads"), [(1, 2), (4, 1)])
@@ -130,12 +154,12 @@ def test_a_killed_worker_changes_nothing(client, in_memory, monkeypatch):
     seen, built = [], []
     ask, build = DaskRows._ask, DaskRows._build
 
-    def deadly_ask(self, method, calls, *args):
-        seen.append(kernel := calls[-1][1][0].__name__ if method in ("totals", "carried") else method)
+    def deadly_ask(self, request, *operations):
+        seen.append(kernel := operations[-1].kernel.__name__ if hasattr(operations[-1], "kernel") else "")
         if kernel in ("logistic_loss", "next_level") and seen.count(kernel) == 3:
             pids = client.run(os.getpid)
             os.kill(pids[self._homes[-1]], signal.SIGKILL)
-        return ask(self, method, calls, *args)
+        return ask(self, request, *operations)
 
     def counted_build(self, *args):
         built.append(args[0])
@@ -210,25 +234,62 @@ def test_kernels_travel_by_name():
     assert pickle.loads(sent)[0] is logistic_loss
 
 
+def test_operations_travel_light():
+    """A request of a pass holds the arguments of its kernel and little else."""
+    sums = Sums(logistic_loss, "node", (np.arange(3),), [(3,), (3, 2)])
+    request = partial(Local.sum_shards, before=(Arrange(np.arange(2), np.zeros(2), Basis.linear(2)),), last=sums)
+    assert len(dumps(request)) < 1500
+    again = pickle.loads(dumps(request))
+    assert again.func is Local.sum_shards
+    assert again.keywords["last"].kernel is logistic_loss
+
+
 def names(journal):
-    return [request[1][0][0] if request[0] != "blocks" else request[1] for request in journal.requests()]
+    return [type(operation).__name__ for operation in journal.operations]
 
 
 def test_a_journal_keeps_what_brings_rows_to_where_they_are():
+    at = np.zeros(1, np.int64), np.zeros(1)
+    begin, arrange, down = BeginTree(1.0, None), Arrange(*at, Basis.linear(1)), Descend(*at, np.zeros((1, 2)), 2)
+    sums, block_sums = Sums(logistic_loss, "node", (), []), BlockSums(logistic_loss, (), [(1,)])
+
+    def note(*operations):
+        for operation in operations:
+            journal.note(operation)
+        return names(journal)
+
     journal = Journal()
-    journal.note("blocks", "table", None)
-    journal.note("blocks", "locate", 1, 2, 3)
-    journal.note("each", [("keep", ()), ("begin_tree", (1.0, None))])
-    journal.note("totals", [("sums", ())])
-    journal.note("totals", [("arrange", ()), ("sums", ())])
-    assert names(journal) == ["locate", "keep", "begin_tree", "arrange"]
-    journal.note("carried", [("encode", ()), ("add", ())], [(1,)])
-    assert names(journal) == ["locate", "keep", "begin_tree", "arrange", "encode", "add"]
-    journal.note("totals", [("descend", ()), ("sums", ())])
-    assert names(journal) == ["locate", "keep", "begin_tree", "encode", "descend"]
-    journal.note("each", [("apply", ("one",))])
-    journal.note("each", [("keep", ()), ("begin_tree", (1.0, None))])
-    assert names(journal) == ["locate", "encode", "apply", "keep", "begin_tree"]
-    journal.note("each", [("apply", ("two",))])
-    journal.note("each", [("restore", ()), ("keep", ()), ("column", (0, 1))])
-    assert names(journal) == ["locate", "encode", "apply", "keep"]
+    assert note(OfTable(len), CountRows(), EveryNth(2)) == []
+    note(Locate(None, None, 3), Keep(), begin, sums)
+    assert note(arrange, sums) == ["Locate", "Keep", "BeginTree", "Arrange"]
+    assert note(Encode(None), block_sums) == ["Locate", "Keep", "BeginTree", "Arrange", "Encode", "BlockSums"]
+    assert note(down, sums) == ["Locate", "Keep", "BeginTree", "Encode", "Descend"]
+    assert note(Apply("one"), Keep(), begin) == ["Locate", "Encode", "Apply", "Keep", "BeginTree"]
+    assert note(Apply("two"), Restore(), Keep(), Column(0, 1)) == ["Locate", "Encode", "Apply", "Keep"]
+    assert [request.func.__name__ for request in journal.requests()] == ["_ask_blocks", *["ask_shards"] * 3]
+
+
+class TwoWords(Exception):
+    """Cannot be pickled: its arguments are not those of its constructor."""
+
+    def __init__(self, one, two):
+        super().__init__(f"{one} {two}")
+
+
+def slip(x, y, weight):
+    raise ZeroDivisionError("a slip")
+
+
+def slip_in_two_words(x, y, weight):
+    raise TwoWords("a", "slip")
+
+
+@pytest.mark.parametrize(("task", "kind"), [(slip, ZeroDivisionError), (slip_in_two_words, RuntimeError)])
+def test_errors_of_workers_come_with_their_traceback(task, kind, client, monkeypatch):
+    """The driver's error shows the worker's line; errors that cannot be pickled arrive as text."""
+    monkeypatch.setattr(treecdf.training.boosting, "sum_of_weights", task)
+    with pytest.raises(kind, match="a slip") as caught:
+        model().fit(*frames())
+    report = "".join(traceback.format_exception(caught.value))
+    assert f"in {task.__name__}" in report
+    assert "on worker tcp://" in report

@@ -27,7 +27,8 @@ from treecdf.training.context import News, TrainingContext
 from treecdf.training.growing.grower import TreeGrower
 from treecdf.training.growing.located import Fold, Streamed, average, locate
 from treecdf.training.settings import Recipe
-from treecdf.training.sources.rows import Rows, Source
+from treecdf.training.sources.operations import CountRows, EveryNth
+from treecdf.training.sources.rows import Rows, Source, map_tables
 
 # A row this much denser than the uniform (per outcome) is an atom at the resolution of float64. Every stage has its
 # share of the room up to there: outcomes that come again and again would otherwise use it up in the first.
@@ -68,7 +69,7 @@ def fit_streamed_flow(
     A table that is in memory gives the same flow, up to the rounding of sums of weights that are no whole numbers.
     """
     with open_sources(context.pool) as (train, validation):
-        standardize = Standardizer.fit_blocks(partial(train.blocks, "table"))
+        standardize = Standardizer.fit_blocks(partial(map_tables, train))
         base = _streamed_base(recipe, train)
         fold = Fold(*(Streamed.locate(rows, standardize, base) for rows in (train, validation) if rows is not None))
         return _fit_trees(recipe, standardize, base, [fold], rng, replace(context, pool=None))
@@ -76,12 +77,12 @@ def fit_streamed_flow(
 
 def _streamed_base(recipe: Recipe, train: Source) -> Base:
     """The unconditional base of a recipe, from sums over blocks or from a sample of the rows."""
-    weights = train.blocks("table", sum_of_weights)
-    n = sum(train.blocks("__len__"))
     if recipe.base == "student":
-        parts = train.blocks("every", Student.step(n))
+        n = sum(train.ask_blocks(CountRows()))
+        parts = train.ask_blocks(EveryNth(Student.step(n)))
         return Student.fit(*(np.concatenate(values) for values in zip(*parts, strict=True)))
-    smallest, largest = zip(*train.blocks("table", ends_of_outcomes), strict=True)
+    weights = map_tables(train, sum_of_weights)
+    smallest, largest = zip(*map_tables(train, ends_of_outcomes), strict=True)
     return Support.around(np.min(smallest, axis=0), np.max(largest, axis=0), sum(weights), recipe.bounds)
 
 

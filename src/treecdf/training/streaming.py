@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,7 @@ from treecdf.training.jobs import Workers
 from treecdf.training.parameters import check_together
 from treecdf.training.plan import streamed_recipe
 from treecdf.training.settings import FitSettings
-from treecdf.training.sources.pieces import Opened, Pieces, Reader, count_rows, take_rows
+from treecdf.training.sources.pieces import Opened, Pieces, Reader
 from treecdf.training.sources.rows import SAMPLE_ROWS
 
 
@@ -37,7 +36,7 @@ class StreamedFit:
 def fit_pieces(settings: FitSettings, pieces: Pieces, rng: np.random.Generator, workers: Workers) -> StreamedFit:
     """Learn names and kinds of columns, then train one flow on rows that stay where they are."""
     check_streamable(settings)
-    sizes = np.array(pieces.map(count_rows, repeat(None)), dtype=np.int64).reshape(-1, 2)
+    sizes = pieces.sizes()
     firsts, ends = np.cumsum([[0, 0], *sizes], axis=0).T
     if ends[-1] < 2:
         raise ValueError(f"Found {ends[-1]} row(s) (n_samples = {ends[-1]}): at least 2 are required.")
@@ -85,7 +84,7 @@ def check_streamable(settings: FitSettings) -> None:
 def _learn_columns(settings: FitSettings, pieces: Pieces, firsts: Ints) -> tuple[Table, Schema, tuple[str, ...]]:
     """A sample of the rows (all if there are not many), what the columns are, and the names of the outcomes."""
     step = max(1, -(-int(firsts[-1]) // SAMPLE_ROWS))
-    parts = pieces.map(take_rows, [int(first) for first in firsts[:-1]], step)
+    parts = pieces.sample([int(first) for first in firsts[:-1]], step)
     X, y, weight = (_concatenate(values) for values in zip(*parts, strict=True))
     sample, schema = learn_table(X, y, weight, settings.categorical_features, np.random.default_rng(0))
     for j, part in enumerate(schema.covariates.columns):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from treecdf._common.typing import Array
+from treecdf._common.typing import Array, Ints
 from treecdf.flows.tree import NODE, TreeSequence
 from treecdf.training.classifiers.protocol import NodeClassifier, NodeFits, Splits, share_log_lik, uniform_log_lik
 from treecdf.training.growing.splitting import MIN_WIDTH, Candidates, fit_best, promising
@@ -14,7 +14,7 @@ from treecdf.training.sources.rows import Rows
 
 
 class TreeGrower:
-    """Grows one tree on the rows; `grow` may be called once."""
+    """Grows one tree of at most max_depth levels on the rows; `grow` may be called once."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class TreeGrower:
         self._n_nodes = 0
 
     def grow(self) -> TreeSequence:
-        """The grown tree, frozen."""
+        """The grown tree, as arrays that nothing changes again; empty if the rows have too little weight."""
         rows, growth = self.rows, self.growth
         weight = rows.begin_tree(growth.subsample, self.rng)
         n_roots = 1 if weight >= growth.min_samples_node else 0
@@ -45,7 +45,7 @@ class TreeGrower:
         return self._freeze()
 
     def _split(self, lower: Array, upper: Array) -> tuple[Splits, NodeFits]:
-        """Find and fit the splits of a level."""
+        """The best split of every node of a level, with boxes lower, upper (k, d), and its fitted classifier."""
         growth = self.growth
         basis = self.classifier.search_basis(self.rows.n_covariates)
         candidates = Candidates.collect(self.rows, lower, upper, growth.fractions, growth.eta, basis)
@@ -58,8 +58,11 @@ class TreeGrower:
 
     def _add_level(
         self, depth: int, splits: Splits, fits: NodeFits, lower: Array, upper: Array
-    ) -> tuple[NDArray[np.int64], Array, Array]:
-        """Freeze a level; return where its children go, and their boxes."""
+    ) -> tuple[Ints, Array, Array]:
+        """Add the nodes of a level to the tree.
+
+        Return the numbers (k, 2) of their children in the next level, -1 for a leaf, and the boxes of the children.
+        """
         k = len(splits.axis)
         at = (np.arange(k), splits.axis)
         boxes_lower, boxes_upper = np.repeat(lower, 2, axis=0), np.repeat(upper, 2, axis=0)
@@ -87,11 +90,12 @@ class TreeGrower:
         return child, boxes_lower[grows], boxes_upper[grows]
 
     def _rate(self, lower: Array, upper: Array) -> Array:
-        """c(A) = c0 (1 - log2 mu(A))^(-gamma)."""
+        """Learning rates (k,) of boxes: c(A) = c0 (1 - log2 mu(A))^(-gamma), where mu is the volume."""
         log_volume = np.log2(upper - lower).sum(axis=1)
         return self.growth.c0 * (1 - log_volume) ** -self.growth.gamma
 
     def _freeze(self) -> TreeSequence:
+        """The levels so far as a sequence of one tree, or of none."""
         if not self._tables:
             return TreeSequence.join([])
         return TreeSequence(

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from treecdf._common.typing import Array
+from treecdf._common.typing import Array, Bools, Ints
 from treecdf.bases.protocol import Base
 from treecdf.data.blocks import sum_over_blocks
 from treecdf.data.scaling import Standardizer
@@ -21,40 +19,40 @@ from treecdf.training.sources.rows import Rows, Source, locate_blocks
 
 @dataclass(frozen=True)
 class Located:
-    """Rows as the trees meet them: covariates z (n, q + k), place v (n, d) in the box, log density (n,) so far."""
+    """Rows in memory as the trees meet them, after standardisation and the base."""
 
-    z: Array
-    v: Array
-    weight: Array
-    log_density: Array
-    inside: NDArray[np.bool_]
+    z: Array  # (n, q + k) standardised covariates, and k that the base adds
+    v: Array  # (n, d) outcomes in the box
+    weight: Array  # (n,)
+    log_density: Array  # (n,) of the outcomes, by the base alone
+    inside: Bools  # (n,) whether the trees act on the row
 
-    def take(self, rows: NDArray[Any]) -> Located:
-        """Some of the rows."""
+    def take(self, rows: Ints | Bools) -> Located:
+        """The rows with these numbers, or those where a mask (n,) is true."""
         return Located(self.z[rows], self.v[rows], self.weight[rows], self.log_density[rows], self.inside[rows])
 
     @property
     def total(self) -> float:
-        """Weight of all rows."""
+        """Sum of the weights of all rows."""
         return sum_over_blocks(self.weight)
 
     @property
     def mean(self) -> float:
-        """Mean log density."""
+        """Weighted mean log density of the outcomes by the base alone."""
         return sum_over_blocks(self.weight, self.log_density) / self.total
 
     @property
     def share_inside(self) -> float:
-        """Of the weight."""
+        """Share of the weight on rows inside the box, between 0 and 1."""
         return sum_over_blocks(self.weight[self.inside]) / self.total
 
     def rows(self, pool: Executor | None) -> Rows:
-        """The rows the trees act on."""
+        """The rows inside the box, which the trees act on; the threads of the pool work on them."""
         inside = self.inside
         return Rows(self.z[inside], np.clip(self.v[inside], 1e-300, 1.0), self.weight[inside], pool)
 
     def left_out(self, rows: Rows, score: float) -> Array:
-        """Log density (n,) after the trees moved the rows."""
+        """Log density (n,) of the outcomes after the trees moved the rows; the score is not needed."""
         log_density = self.log_density.copy()
         log_density[self.inside] += rows.log_density()
         return log_density
@@ -62,41 +60,45 @@ class Located:
 
 @dataclass(frozen=True)
 class Streamed:
-    """As Located, of rows that stay where they are."""
+    """What `Located` knows of its rows, of rows in files or on workers, which stay there."""
 
-    source: Source
-    shape: tuple[int, int, int]
-    total: float
-    mean: float
-    share_inside: float
-    weight_inside: float
+    source: Source  # the rows inside the box
+    shape: tuple[int, int, int]  # rows inside the box, covariates, outcomes
+    total: float  # sum of the weights of all rows
+    mean: float  # weighted mean log density of the outcomes by the base alone
+    share_inside: float  # share of the weight on rows inside the box
+    weight_inside: float  # sum of the weights of the rows inside the box
 
     @staticmethod
     def locate(source: Source, standardize: Standardizer, base: Base) -> Streamed:
-        """Bring the tables of a source into the box."""
-        n, total, inside, log_density = locate_blocks(source, standardize, base)
-        shape = (n, len(standardize.mean), base.n_outcomes)
-        return Streamed(source, shape, total, log_density / total, inside / total, inside)
+        """Standardise the tables of a source and bring their outcomes into the box."""
+        found = locate_blocks(source, standardize, base)
+        shape = (found.n_inside, len(standardize.mean), base.n_outcomes)
+        shares = found.log_det / found.weight, found.weight_inside / found.weight
+        return Streamed(source, shape, found.weight, *shares, found.weight_inside)
 
     def rows(self, pool: Executor | None) -> Rows:
-        """The rows the trees act on; the source has its own pool."""
+        """The rows inside the box, which the trees act on; the source has a pool of its own."""
         return Rows.of(self.source, self.shape, self.weight_inside)
 
     def left_out(self, rows: Rows, score: float) -> Array:
-        """Mean log density (1,)."""
+        """The score, which is the mean log density of the rows, as an array (1,)."""
         return np.array([score])
 
 
 @dataclass(frozen=True)
 class Fold:
-    """What a flow is trained on, and what stops it."""
+    """The rows that a flow is trained on, and those that decide when to stop, if any."""
 
     train: Located | Streamed
     validation: Located | Streamed | None = None
 
 
 def locate(table: Table, standardize: Standardizer, base: Base, parameters: Array | None = None) -> Located:
-    """The rows of a table; with parameters (n, P) of the base if they are known."""
+    """The rows of a table, standardised and in the box.
+
+    parameters: those (n, P) of the base for each row, where they are not `base.parameters` (out-of-fold ones).
+    """
     z = standardize(table.x)
     if parameters is None:
         parameters = base.parameters(z)
@@ -105,7 +107,7 @@ def locate(table: Table, standardize: Standardizer, base: Base, parameters: Arra
 
 
 def average(parts: Sequence[Located | Streamed]) -> tuple[float, float]:
-    """Mean log density, and the share of the weight inside the box, over all parts."""
+    """Mean log density by the base, and share of the weight inside the box, over the rows of all parts."""
     weight = np.array([part.total for part in parts])
     weight /= weight.sum()
     return float(weight @ [part.mean for part in parts]), float(weight @ [part.share_inside for part in parts])

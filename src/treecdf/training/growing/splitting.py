@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from treecdf._common.typing import Array
+from treecdf._common.typing import Array, Ints
 from treecdf._kernels.rows import search_sums
 from treecdf.data.basis import Basis
 from treecdf.training.classifiers.protocol import (
@@ -39,7 +38,10 @@ class Candidates:
 
     @staticmethod
     def collect(rows: Rows, lower: Array, upper: Array, fractions: Array, eta: float, basis: Basis) -> Candidates:
-        """One pass over the rows. lower, upper (k, d) are the boxes; cuts stand at `fractions` of their widths."""
+        """The candidates of all nodes, from one pass over the rows.
+
+        lower, upper (k, d) are the nodes' boxes; cuts stand at `fractions` (s,) of their widths.
+        """
         width = (upper - lower)[:, :, None]
         cuts = lower[:, :, None] + width * fractions
         (k, d, s), p = cuts.shape, len(basis)
@@ -58,8 +60,8 @@ class Candidates:
         gradient = np.cumsum(total, axis=2)[:, :, :-1] - left[..., None] * moments.mean[:, None, None, :]
         return Candidates(cuts, fractions, left, right, gradient, balance, moments)
 
-    def pick(self, index: NDArray[np.int64]) -> Splits:
-        """Candidate index[k] of node k, counted axis by axis."""
+    def pick(self, index: Ints) -> Splits:
+        """The splits of which index (k,) has one number for each node; candidates are counted axis by axis."""
         axis, cut = np.divmod(index, self.cuts.shape[2])
         node = np.arange(len(index))
         left = self.left[node, axis, cut]
@@ -91,15 +93,15 @@ def score_test(candidates: Candidates, ridge: float) -> Array:
     return np.minimum(share_log_lik(left, weight) + gain, 0.0) + candidates.balance
 
 
-def promising(candidates: Candidates, basis: Basis) -> NDArray[np.int64]:
-    """The basis' number of candidates (count, k) of each node with the best score test, best first."""
+def promising(candidates: Candidates, basis: Basis) -> Ints:
+    """Numbers (basis.n_candidates, k) of the candidates of each node with the best score test, best first."""
     score = score_test(candidates, basis.ridge).reshape(len(candidates.cuts), -1)
     return np.argsort(-score, axis=1, kind="stable")[:, : basis.n_candidates].T
 
 
 def fit_best(
     candidates: Candidates,
-    choices: NDArray[np.int64],
+    choices: Ints,
     rows: Rows,
     classifier: NodeClassifier,
     rng: np.random.Generator,
@@ -110,7 +112,7 @@ def fit_best(
     """
     best = choices[0].copy()
     objective, log_lik = np.full(len(best), -np.inf), np.full(len(best), -np.inf)
-    theta: NDArray[Any] = np.empty(0)
+    theta: NDArray = np.empty(0)
     balance = candidates.balance.reshape(len(best), -1)
     features = classifier.fit_basis(rows.n_covariates)
     for index in choices:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
 from typing import Any
 
@@ -11,19 +11,22 @@ import dask
 import dask.array as da
 import numpy as np
 from dask import delayed
+from dask.delayed import Delayed
+from distributed import Client, get_client
 
 from treecdf._common.typing import Ints
 from treecdf.data.blocks import block_slices
 from treecdf.data.table import is_dask
 from treecdf.training.sources.dask_rows import DaskRows, assemble
-from treecdf.training.sources.pieces import Opened, Place, Reader, Source
+from treecdf.training.sources.pieces import Opened, Piece, Place, Reader, count_rows, take_rows
+from treecdf.training.sources.rows import Source
 from treecdf.training.sources.spill import spilled
 
 
 class DaskPieces:
     """Partitions of Dask DataFrames or chunks of Dask Arrays; X, y and sample_weight are divided in the same way."""
 
-    def __init__(self, X: Any, y: Any, sample_weight: Any = None) -> None:
+    def __init__(self, X: object, y: object, sample_weight: object = None) -> None:
         given = {"y": y} if sample_weight is None else {"y": y, "sample_weight": sample_weight}
         for name, part in given.items():
             if not is_dask(part):
@@ -35,10 +38,16 @@ class DaskPieces:
             )
         self._pieces = [(*piece, None)[:3] for piece in zip(*parts, strict=True)]
 
-    def map(self, task: Callable[..., Any], each: Iterable[Any], *args: Any) -> list[Any]:
-        """What task(X, y, weight, one of `each`, *args) returns for every piece."""
-        lazy = delayed(task, pure=False)
-        return list(dask.compute(*(lazy(*piece, one, *args) for piece, one in zip(self._pieces, each, strict=False))))
+    def sizes(self) -> Ints:
+        """Rows of every piece, and how many of them have a weight above zero, (pieces, 2)."""
+        lazy = delayed(count_rows, pure=False)
+        return np.array(dask.compute(*(lazy(*piece) for piece in self._pieces)), dtype=np.int64).reshape(-1, 2)
+
+    def sample(self, firsts: Sequence[int], step: int) -> list[Piece]:
+        """About one in `step` rows of every piece; the pieces begin with the rows `firsts`."""
+        lazy = delayed(take_rows, pure=False)
+        pieces = zip(self._pieces, firsts, strict=True)
+        return list(dask.compute(*(lazy(*piece, first, step) for piece, first in pieces)))
 
     def sources(self, reader: Reader, places: Sequence[Place], sizes: Ints, pool: Executor | None) -> Opened:
         """Training rows and those set aside: on the workers of the cluster, or in files if there is no cluster."""
@@ -53,10 +62,8 @@ class DaskPieces:
         return _on_workers(client, tables, sizes)
 
 
-def current_client() -> Any:
+def current_client() -> Client | None:
     """The client of the cluster in use, or None."""
-    from distributed import get_client
-
     try:
         return get_client()
     except ValueError:
@@ -64,9 +71,11 @@ def current_client() -> Any:
 
 
 @contextlib.contextmanager
-def _on_workers(client: Any, tables: Sequence[Any], sizes: Ints) -> Iterator[tuple[Source, Source | None]]:
-    """Sources of the two parts of every table, of which there are sizes (pieces, 2)."""
-    lazy = [_blocks([table[k] for table in tables], sizes[:, k]) for k in range(2) if sizes[:, k].any()]
+def _on_workers(client: Client, tables: Sequence[Delayed], sizes: Ints) -> Iterator[tuple[Source, Source | None]]:
+    """Sources of training rows and of rows set aside, the two parts of every table; sizes (pieces, 2) counts them."""
+    # Dask adds the operators of Delayed at run time, where mypy does not see them.
+    parts = [[table[k] for table in tables] for k in range(2)]  # type: ignore[index]
+    lazy = [_blocks(parts[k], sizes[:, k]) for k in range(2) if sizes[:, k].any()]
     rows = [
         DaskRows(client, blocks, [s.start for s in block_slices(int(n))])
         for blocks, n in zip(lazy, sizes.sum(axis=0), strict=False)
@@ -83,8 +92,8 @@ def _on_workers(client: Any, tables: Sequence[Any], sizes: Ints) -> Iterator[tup
             source.close()
 
 
-def _blocks(tables: Sequence[Any], sizes: Ints) -> list[Any]:
-    """Delayed blocks of consecutive rows of delayed tables of these sizes."""
+def _blocks(tables: Sequence[Delayed], sizes: Ints) -> list[Delayed]:
+    """Delayed tables of the blocks of all rows, from delayed tables of these sizes (pieces,)."""
     ends = np.cumsum(sizes)
     lazy = delayed(assemble, pure=False)
     blocks = []
@@ -97,8 +106,8 @@ def _blocks(tables: Sequence[Any], sizes: Ints) -> list[Any]:
     return blocks
 
 
-def partitions(collection: Any) -> list[Any]:
-    """Delayed frames or arrays of consecutive rows."""
+def partitions(collection: Any) -> list[Delayed]:  # Dask has no common type of its frames and arrays
+    """Delayed frames or arrays of consecutive rows, one for each partition or chunk of rows."""
     if not isinstance(collection, da.Array):
         # Optimised, columns of one frame may come in different numbers of partitions.
         return list(collection.to_delayed(optimize_graph=False))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from treecdf._common.typing import Array, Bound, Ints
 from treecdf.data.blocks import one_in
@@ -16,17 +17,25 @@ from treecdf.data.reading import Schema
 from treecdf.data.table import Table, check_bounds, read_table
 from treecdf.training.sources.rows import Source
 
+if TYPE_CHECKING:
+    import pandas
+
 Columns = tuple[Array, Array, Array]  # x (m, q), y (m, d), weight (m,)
-Piece = tuple[Any, Any, Any]  # X, y and sample_weight (or None) of consecutive rows
+Given: TypeAlias = "pandas.DataFrame | pandas.Series | NDArray[np.generic]"  # as files and collections have it
+Piece: TypeAlias = "tuple[Given, Given, Given | None]"  # X, y and sample_weight of consecutive rows
 Opened = contextlib.AbstractContextManager[tuple[Source, Source | None]]
 Place = tuple[int, Ints]  # number of a piece's first row; rows set aside, counted from it among those with a weight
 
 
 class Pieces(Protocol):
-    """A table in pieces."""
+    """A table in pieces of consecutive rows, which are the same whenever they are read."""
 
-    def map(self, task: Callable[..., Any], each: Iterable[Any], *args: Any) -> list[Any]:
-        """What task(X, y, weight, one of `each`, *args) returns for every piece."""
+    def sizes(self) -> Ints:
+        """Rows of every piece, and how many of them have a weight above zero, (pieces, 2)."""
+        ...
+
+    def sample(self, firsts: Sequence[int], step: int) -> list[Piece]:
+        """About one in `step` rows of every piece; the pieces begin with the rows `firsts`."""
         ...
 
     def sources(self, reader: Reader, places: Sequence[Place], sizes: Ints, pool: Executor | None) -> Opened:
@@ -41,10 +50,10 @@ class Reader:
     schema: Schema
     bounds: Sequence[Bound]  # of each outcome
 
-    def __call__(self, X: Any, y: Any, weight: Any, place: Place) -> tuple[Columns, Columns]:
-        """The training rows and those set aside."""
+    def __call__(self, X: Given, y: Given, weight: Given | None, place: Place) -> tuple[Columns, Columns]:
+        """The training rows and those set aside, each x (m, q), y (m, d) and weight (m,)."""
         first, aside = place
-        if not count_rows(X, y, weight, None)[1]:
+        if not count_rows(X, y, weight)[1]:
             nothing = np.empty((0, self.schema.covariates.width)), np.empty((0, len(self.bounds))), np.empty(0)
             return nothing, nothing
         try:
@@ -59,20 +68,26 @@ class Reader:
         return (train.x, train.y, train.weight), (held_out.x, held_out.y, held_out.weight)
 
 
-def count_rows(X: Any, y: Any, weight: Any, _: None) -> tuple[int, int]:
-    """Rows of a piece, and how many of them have a weight."""
+def count_rows(X: Given, y: Given, weight: Given | None) -> tuple[int, int]:
+    """Rows of a piece, and how many of them have a weight above zero."""
     if len(X) != len(y) or (weight is not None and len(weight) != len(X)):
         raise ValueError(
             f"A piece of X has {len(X)} rows, the same piece of y has {len(y)}: they must be divided in the same way."
         )
-    return len(X), len(X) if weight is None else int((np.asarray(weight) > 0).sum())
+    return len(X), len(X) if weight is None else count_weights(weight)
 
 
-def take_rows(X: Any, y: Any, weight: Any, first: int, step: int) -> Piece:
+def count_weights(weight: Given) -> int:
+    """How many weights are above zero."""
+    return int((np.asarray(weight) > 0).sum())
+
+
+def take_rows(X: Given, y: Given, weight: Given | None, first: int, step: int) -> Piece:
     """About one in `step` rows of a piece that begins with row `first`."""
     chosen = np.flatnonzero(one_in(step, first, len(X)))
     return _take(X, chosen), _take(y, chosen), None if weight is None else np.asarray(weight)[chosen]
 
 
-def _take(part: Any, rows: Ints) -> Any:
+def _take(part: Given, rows: Ints) -> Given:
+    """Some rows of a frame or an array."""
     return part.iloc[rows] if hasattr(part, "iloc") else np.asarray(part)[rows]

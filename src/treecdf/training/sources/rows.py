@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from itertools import chain, islice
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol, TypeVar, TypeVarTuple
 
 import numpy as np
 
@@ -21,31 +21,38 @@ from treecdf.data.basis import Basis
 from treecdf.data.binning import Bins
 from treecdf.data.blocks import block_slices, sum_over_blocks
 from treecdf.data.scaling import Standardizer
-from treecdf.training.sources.shard import Block, Call, Shard, Transform
+from treecdf.training.sources import operations as ops
+from treecdf.training.sources.operations import BlockOperation, BlockSums, ShardOperation, Sums
+from treecdf.training.sources.shard import Block, ForwardMap, GeneratorState, Kernel, LocatedBlock, Shapes, Shard
 
-SHARD_ROWS = 16_384
-SAMPLE_ROWS = 2**20  # from so many rows on, quantiles are those of a sample
-Sums = list[Array]
-Part = tuple[range, Sums]  # of the blocks with these numbers
+SHARD_ROWS = 16_384  # rows of a shard: few enough for the processor's cache, many enough to hide the cost of a call
+SAMPLE_ROWS = 2**20  # tables with more rows have their quantiles taken from a sample of about so many
+PartialSums = tuple[range, list[Array]]  # the numbers of some blocks, and the sums over their rows
+Args = TypeVarTuple("Args")
+R = TypeVar("R")
+T = TypeVar("T")
 
 
 class Source(Protocol):
-    """Blocks of rows, wherever they are. `calls` are made on every shard one after the other."""
+    """Blocks of rows, wherever they are.
 
-    def each(self, calls: Sequence[Call]) -> list[Any]:
-        """What the last call returns, shard by shard."""
+    The operations `before` return nothing; they run on a shard right before the last one, in one visit.
+    """
+
+    def ask_shards(self, before: Sequence[ShardOperation[None]], last: ShardOperation[R]) -> list[R]:
+        """What the last operation returns for each shard, in order."""
         ...
 
-    def totals(self, calls: Sequence[Call]) -> list[Part]:
-        """What the last call, `sums`, adds up to, in few parts, each shard's outputs being added to the total."""
+    def sum_shards(self, before: Sequence[ShardOperation[None]], last: Sums) -> list[PartialSums]:
+        """Sums of what the last operation returns for each shard; few consecutive parts that cover all blocks."""
         ...
 
-    def carried(self, calls: Sequence[Call], shapes: Sequence[tuple[int, ...]]) -> list[Part]:
-        """What the last call, `add`, adds up to, in few parts, each shard adding to the outputs of a block itself."""
+    def sum_blocks(self, before: Sequence[ShardOperation[None]], last: BlockSums) -> list[PartialSums]:
+        """As `sum_shards`, where the shards of a block add to the same arrays one after the other."""
         ...
 
-    def blocks(self, name: str, *args: Any) -> list[Any]:
-        """What a method of every block returns."""
+    def ask_blocks(self, operation: BlockOperation[R]) -> list[R]:
+        """What an operation returns for each block, in order."""
         ...
 
 
@@ -59,49 +66,69 @@ class Local:
         self._blocks, self._pool = blocks, pool
         self._first, self._n_blocks = first, len(blocks) if n_blocks is None else n_blocks
 
-    def each(self, calls: Sequence[Call]) -> list[Any]:
-        """What the last call returns, shard by shard."""
-        return list(self._visit(lambda shard: shard.run(calls)))
+    def ask_shards(self, before: Sequence[ShardOperation[None]], last: ShardOperation[R]) -> list[R]:
+        """What the last operation returns for each shard, in order."""
+        return list(self._map_shards(_one_after_the_other(before, last)))
 
-    def totals(self, calls: Sequence[Call]) -> list[Part]:
-        """What the last call adds up to, in few parts."""
-        outputs = self._visit(lambda shard: shard.run(calls))
-        return self._parts(add_up(islice(outputs, len(block.shards))) for block in self._blocks)
+    def sum_shards(self, before: Sequence[ShardOperation[None]], last: Sums) -> list[PartialSums]:
+        """Sums of what the last operation returns for each shard; few consecutive parts that cover all blocks."""
+        outputs = self._map_shards(_one_after_the_other(before, last))
+        return self._by_halves(add_up(islice(outputs, len(block.shards))) for block in self._blocks)
 
-    def carried(self, calls: Sequence[Call], shapes: Sequence[tuple[int, ...]]) -> list[Part]:
-        """What the last call adds up to, in few parts."""
+    def sum_blocks(self, before: Sequence[ShardOperation[None]], last: BlockSums) -> list[PartialSums]:
+        """As `sum_shards`, where the shards of a block add to the same arrays one after the other."""
 
-        def one(block: Block) -> Sums:
-            outputs = [np.zeros(shape) for shape in shapes]
-            *before, (name, args) = calls
-            block.visit(lambda shard: shard.run([*before, (name, (*args, outputs))]))
-            return outputs
+        def one(block: Block) -> list[Array]:
+            sums = [np.zeros(shape) for shape in last.shapes]
 
-        return self._parts(self._map(one, self._blocks))
+            def add(shard: Shard) -> None:
+                for operation in before:
+                    operation.run(shard)
+                last.run(shard, sums)
 
-    def _parts(self, sums: Iterable[Sums]) -> list[Part]:
+            block.map_shards(add)
+            return sums
+
+        return self._by_halves(self._map(one, self._blocks))
+
+    def _by_halves(self, sums: Iterable[list[Array]]) -> list[PartialSums]:
+        """Sums over the blocks, added up as far as halves of all blocks are here."""
         return add_halves(((range(k, k + 1), part) for k, part in enumerate(sums, self._first)), self._n_blocks)
 
-    def blocks(self, name: str, *args: Any) -> list[Any]:
-        """What a method of every block returns."""
+    def ask_blocks(self, operation: BlockOperation[R]) -> list[R]:
+        """What an operation returns for each block, in order."""
 
-        def one(block: Block) -> Any:
-            result = getattr(block, name)(*args)
-            block.release()
+        def one(block: Block) -> R:
+            result = operation.run(block)
+            block.drop_from_memory()
             return result
 
         return list(self._map(one, self._blocks))
 
-    def _visit(self, task: Callable[[Shard], Any]) -> Iterator[Any]:
+    def _map_shards(self, task: Callable[[Shard], R]) -> Iterator[R]:
         if self._pool is not None and all(block.is_in_memory for block in self._blocks):
             return self._map(task, [shard for block in self._blocks for shard in block.shards])
-        return chain.from_iterable(self._map(lambda block: block.visit(task), self._blocks))
+        return chain.from_iterable(self._map(lambda block: block.map_shards(task), self._blocks))
 
-    def _map(self, task: Callable[[Any], Any], parts: Sequence[Any]) -> Iterator[Any]:
+    def _map(self, task: Callable[[T], R], parts: Sequence[T]) -> Iterator[R]:
+        """What the task returns for each part, in order; by the threads of the pool if there is one."""
         return map(task, parts) if self._pool is None or len(parts) == 1 else self._pool.map(task, parts)
 
 
-def add_up(parts: Iterator[Sums]) -> Sums:
+def _one_after_the_other(before: Sequence[ShardOperation[None]], last: ShardOperation[R]) -> Callable[[Shard], R]:
+    """A function that runs all operations on a shard and returns what the last one does."""
+    if not before:
+        return last.run
+
+    def task(shard: Shard) -> R:
+        for operation in before:
+            operation.run(shard)
+        return last.run(shard)
+
+    return task
+
+
+def add_up(parts: Iterator[list[Array]]) -> list[Array]:
     """Sums of the outputs of each part, in order; the first part's arrays are used up."""
     totals = next(parts)
     for outputs in parts:
@@ -110,9 +137,9 @@ def add_up(parts: Iterator[Sums]) -> Sums:
     return totals
 
 
-def add_halves(parts: Iterable[Part], n_blocks: int) -> list[Part]:
+def add_halves(parts: Iterable[PartialSums], n_blocks: int) -> list[PartialSums]:
     """Add up consecutive parts as far as they are the two halves of a part of n_blocks blocks."""
-    found: list[Part] = []
+    found: list[PartialSums] = []
     for part in parts:
         found.append(part)
         while len(found) > 1 and _are_halves(found[-2][0], found[-1][0], n_blocks):
@@ -121,13 +148,16 @@ def add_halves(parts: Iterable[Part], n_blocks: int) -> list[Part]:
     return found
 
 
-def total(parts: Sequence[Part]) -> Sums:
-    """The sums of all blocks."""
+def sum_of_all(parts: Sequence[PartialSums]) -> list[Array]:
+    """The sums over all blocks, from parts that cover them in order."""
+    if len(parts) == 1:  # small tables have one block, and ask for sums tens of thousands of times
+        return parts[0][1]
     ((_, sums),) = add_halves(parts, parts[-1][0].stop)
     return sums
 
 
 def _are_halves(left: range, right: range, n_blocks: int) -> bool:
+    """Whether two ranges of blocks are the first and second half of one that halving n_blocks leads to."""
     low, high = 0, n_blocks
     while True:
         middle = (low + high + 1) // 2
@@ -141,21 +171,22 @@ def _are_halves(left: range, right: range, n_blocks: int) -> bool:
             return False
 
 
-def locate_blocks(source: Source, standardize: Standardizer, base: Base) -> tuple[int, float, float, float]:
-    """Turn tables into shards of rows in the box.
+def map_tables(source: Source, task: Callable[[Array, Array, Array, *Args], R], *args: *Args) -> list[R]:
+    """What task(x, y, weight, *args) returns for the table of each block."""
+    return source.ask_blocks(ops.OfTable(task, args))
 
-    Return the number of rows inside, the weight of all rows and of those inside, and the weighted sum of the base's
-    log-determinants.
-    """
-    parts = source.blocks("locate", standardize, base, SHARD_ROWS)
-    n, total, inside, log_density = (sum(values) for values in zip(*parts, strict=True))
-    return n, total, inside, log_density
+
+def locate_blocks(source: Source, standardize: Standardizer, base: Base) -> LocatedBlock:
+    """Turn tables into shards of rows in the box; return the counts and sums over all blocks."""
+    parts = source.ask_blocks(ops.Locate(standardize, base, SHARD_ROWS))
+    n, total, inside, log_det = (sum(values) for values in zip(*parts, strict=True))
+    return LocatedBlock(int(n), total, inside, log_det)
 
 
 class Rows:
     """Rows of a source, by default in memory. x (n, q) standardised, u (n, d) in the unit cube, weight (n,).
 
-    Calls that return nothing wait for the next one that does, so that a block is visited once for all of them.
+    Operations that return nothing wait for the next one that does, so that a block is visited once for all of them.
     """
 
     def __init__(self, x: Array, u: Array, weight: Array, pool: Executor | None = None) -> None:
@@ -164,7 +195,7 @@ class Rows:
 
     @staticmethod
     def of(source: Source, shape: tuple[int, int, int], weight: float) -> Rows:
-        """Rows elsewhere: n, q and d, and their total weight."""
+        """The rows of any source; shape: n, q and d; weight: the sum over all rows."""
         rows = Rows.__new__(Rows)
         rows._begin(source, shape, weight)
         return rows
@@ -172,92 +203,91 @@ class Rows:
     def _begin(self, source: Source, shape: tuple[int, int, int], weight: float) -> None:
         self._source, self.weight = source, weight
         self.n_rows, self.n_covariates, self.n_outcomes = shape
-        self._waiting: list[Call] = []
+        self._waiting: list[ShardOperation[None]] = []
         self._bins: dict[int, Bins] = {}
         self._encoded = 0
 
     def begin_tree(self, subsample: float, rng: np.random.Generator) -> float:
         """Put all rows, or a random share of them, into the root; return their weight."""
         state = _reserve(rng, self.n_rows) if subsample < 1.0 else None
-        return sum(self._ask("begin_tree", subsample, state))
+        return sum(self._ask(ops.BeginTree(subsample, state)))
 
     def arrange(self, axis: Ints, cut: Array, basis: Basis | None = None) -> None:
         """Label every row of the level left or right of its node's cut; give it the features of a basis.
 
         Without a basis the features are the covariates.
         """
-        self._tell("arrange", axis, cut, Basis.linear(self.n_covariates) if basis is None else basis)
+        basis = Basis.linear(self.n_covariates) if basis is None else basis
+        self._waiting.append(ops.Arrange(axis, cut, basis))
 
     def descend(self, axis: Ints, cut: Array, child: Ints, n_next: int) -> None:
         """Send every row to its node of the next level; child (k, 2) says which, -1 for a leaf."""
-        self._tell("descend", axis, cut, child, n_next)
+        self._waiting.append(ops.Descend(axis, cut, child, n_next))
 
     def sum(
-        self,
-        kernel: Callable[..., None],
-        view: Literal["level", "node"],
-        args: tuple[Any, ...],
-        shapes: Sequence[tuple[int, ...]],
-    ) -> Sums:
-        """Run a pass on every shard and add up its outputs: one array for each of `shapes`."""
-        return total(self._source.totals(self._calls("sums", kernel, view, args, shapes)))
+        self, kernel: Kernel, view: Literal["level", "node"], args: tuple[object, ...], shapes: Shapes
+    ) -> list[Array]:
+        """Run a kernel on every shard and add up its outputs: one array for each of `shapes`."""
+        return sum_of_all(self._source.sum_shards(self._take_waiting(), Sums(kernel, view, args, shapes)))
 
-    def add(self, kernel: Callable[..., None], args: tuple[Any, ...], shapes: Sequence[tuple[int, ...]]) -> Sums:
+    def add(self, kernel: Kernel, args: tuple[object, ...], shapes: Shapes) -> list[Array]:
         """As `sum`, for x-trees. Their histograms are larger than a shard: one serves all shards of a block."""
-        return total(self._source.carried(self._calls("add", kernel, "trees", args), shapes))
+        return sum_of_all(self._source.sum_blocks(self._take_waiting(), BlockSums(kernel, args, shapes)))
 
     def bins(self, n_bins: int) -> Bins:
         """At most n_bins bins of each covariate, found once; `add` then sees the covariates in them."""
         if n_bins not in self._bins:
             step = -(-self.n_rows // SAMPLE_ROWS)
-            columns = (self._ask("column", j, step) for j in range(self.n_covariates))
-            pairs = ((np.concatenate(values), np.concatenate(weights)) for values, weights in map(_transposed, columns))
-            self._bins[n_bins] = Bins.fit(pairs, n_bins)
+            columns = (self._ask(ops.Column(j, step)) for j in range(self.n_covariates))
+            self._bins[n_bins] = Bins.fit((_joined(parts) for parts in columns), n_bins)
         if n_bins != self._encoded:
-            self._tell("encode", self._bins[n_bins])
+            self._waiting.append(ops.Encode(self._bins[n_bins]))
             self._encoded = n_bins
         return self._bins[n_bins]
 
     def node_rows(self, node: int) -> tuple[Array, Array, Array]:
-        """Covariates, labels and weights of the arranged rows of one node, for classifiers that want them all."""
-        x, left, weight = _transposed(self._ask("node_rows", node))
+        """Features (m, p), labels (m,) and weights (m,) of the arranged rows of one node."""
+        x, left, weight = zip(*self._ask(ops.NodeRows(node)), strict=True)
         return np.ascontiguousarray(np.concatenate(x)), np.concatenate(left), np.concatenate(weight)
 
-    def apply(self, transform: Transform) -> tuple[float, float]:
+    def apply(self, forward: ForwardMap) -> tuple[float, float]:
         """Move every row forward; return the weighted mean of the log-determinants and the largest log density."""
-        moved = self._ask("apply", transform)
+        moved = self._ask(ops.Apply(forward))
         return sum(part for part, _ in moved) / (self.weight or 1.0), max((high for _, high in moved), default=0.0)
 
     def log_density(self) -> Array:
         """Log density (n,) of every row in the cube, by the trees so far."""
-        return np.concatenate([np.empty(0), *self._ask("densities")])
+        return np.concatenate([np.empty(0), *self._ask(ops.Densities())])
 
     def keep(self) -> None:
-        """Remember where the rows are now."""
-        self._tell("keep")
+        """Remember where the rows are now, in place of what was kept before."""
+        self._waiting.append(ops.Keep())
 
     def restore(self) -> None:
         """Put the rows back where `keep` saw them last."""
-        self._tell("restore")
+        self._waiting.append(ops.Restore())
 
-    def _tell(self, name: str, *args: Any) -> None:
-        self._waiting.append((name, args))
+    def _ask(self, operation: ShardOperation[R]) -> list[R]:
+        """What an operation returns for each shard, after those that wait."""
+        return self._source.ask_shards(self._take_waiting(), operation)
 
-    def _ask(self, name: str, *args: Any) -> list[Any]:
-        return self._source.each(self._calls(name, *args))
-
-    def _calls(self, name: str, *args: Any) -> list[Call]:
-        calls, self._waiting = [*self._waiting, (name, args)], []
-        return calls
-
-
-def _transposed(parts: Sequence[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
-    return zip(*parts, strict=True)
+    def _take_waiting(self) -> list[ShardOperation[None]]:
+        """The operations that wait; they wait no longer."""
+        waiting, self._waiting = self._waiting, []
+        return waiting
 
 
-def _reserve(rng: np.random.Generator, n: int) -> dict[str, Any]:
+def _joined(parts: Sequence[tuple[Array, Array]]) -> tuple[Array, Array]:
+    """Values and weights of all shards, from those of each."""
+    values, weights = zip(*parts, strict=True)
+    return np.concatenate(values), np.concatenate(weights)
+
+
+def _reserve(rng: np.random.Generator, n: int) -> GeneratorState:
     """State of a PCG64 from which every shard takes its own of n numbers; it goes on as if it had drawn them."""
-    generator: Any = rng.bit_generator
+    generator = rng.bit_generator
+    if not isinstance(generator, np.random.PCG64):
+        raise TypeError(f"Expected a generator with PCG64; got one with {type(generator).__name__}.")
     before = generator.state
     generator.advance(n)
     after = generator.state

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,28 +16,44 @@ from treecdf.data.binning import Bins
 from treecdf.data.blocks import one_in
 from treecdf.data.scaling import Standardizer
 
-_MOST_BYTES = 2**29  # of work space for rows that are not in memory themselves
-Call = tuple[str, tuple[Any, ...]]  # a method of every shard, and its arguments
+# Work arrays of rows in files are kept between passes as long as those of all shards take no more bytes than this.
+_MOST_BYTES = 2**29
+
+Kernel = Callable[..., None]  # compiled; adds to the arrays that are its last arguments
+Shapes = Sequence[tuple[int, ...]]  # of the arrays that a kernel adds to
+View = Literal["level", "node", "trees"]  # which arrays of a shard a kernel gets, see `Shard._arrays`
+GeneratorState = dict[str, Any]  # of a PCG64, as NumPy gives it
+T = TypeVar("T")
+D = TypeVar("D", bound=np.generic)
 
 
-class Transform(Protocol):
-    """What `Shard.apply` moves the rows with."""
+class ForwardMap(Protocol):
+    """What `Shard.apply` moves the rows with, such as a grown tree."""
 
     def forward_and_log_det(self, u: Array, x: Array) -> tuple[Array, Array]:
         """Return the images of u (n, m, d) and the log-determinants (n, m)."""
         ...
 
 
-class Space(Protocol):
-    """Where arrays are if not in memory."""
+class ArrayStore(Protocol):
+    """Where the arrays of rows are if not in memory."""
 
-    def put(self, name: str, rows: slice, values: NDArray[Any]) -> NDArray[Any]:
-        """Keep the values of some rows; return them as they are kept."""
+    def put(self, name: str, rows: slice, values: NDArray[D]) -> NDArray[D]:
+        """Write the values of some rows; return an array that reads them from the store."""
         ...
 
-    def release(self, rows: slice) -> None:
-        """Nobody looks at some of the rows now."""
+    def drop_from_memory(self, rows: slice) -> None:
+        """Free the memory that caches some of the rows; the store keeps their values."""
         ...
+
+
+class LocatedBlock(NamedTuple):
+    """What `Block.locate` found in a block."""
+
+    n_inside: int  # rows inside the box
+    weight: float  # of all rows
+    weight_inside: float  # of the rows inside the box
+    log_det: float  # weighted sum over all rows of the base's log-determinants
 
 
 class Shard:
@@ -47,34 +63,27 @@ class Shard:
     growing node, node by node; those of node k are order[start[k]:start[k + 1]].
     """
 
-    def __init__(self, x: Array, u: Array, weight: Array, first: int, space: Space | None = None) -> None:
+    def __init__(self, x: Array, u: Array, weight: Array, first: int, store: ArrayStore | None = None) -> None:
         self.x, self.u, self.weight = x, u, weight
         self.log_density = np.zeros(len(x))
-        self._first, self._space = first, space
+        self._first, self._store = first, store
         self._kept, self._kept_at, self._at = (self.u, self.log_density), 0, 0
         self._order: Ints = np.empty(0, np.int64)
         self._start: Ints = np.zeros(1, np.int64)
         self._split: tuple[Ints, Array, Basis] | None = None
         self._sorted: tuple[Array, Array, Array] | None = None
         self._is_sorted = self._is_labelled = False
-        self._trees: tuple[NDArray[Any], ...] = ()
+        self._trees: tuple[NDArray[np.generic], ...] = ()
 
-    def run(self, calls: Sequence[Call]) -> Any:
-        """Call one method after the other; return what the last one does."""
-        result = None
-        for name, args in calls:
-            result = getattr(self, name)(*args)
-        return result
-
-    def begin_tree(self, subsample: float, state: dict[str, Any] | None) -> float:
+    def begin_tree(self, subsample: float, state: GeneratorState | None) -> float:
         """Put all rows, or a random share of them, into the root; return their weight.
 
         `state` is that of a PCG64 which has a number for every row of all shards.
         """
         chosen = np.arange(len(self.x))
         if state is not None:
-            stream: Any = np.random.PCG64()
-            stream.state = state
+            stream = np.random.PCG64()
+            setattr(stream, "state", state)  # noqa: B010  NumPy types its state more narrowly than it can be written
             stream.advance(self._first)
             chosen = chosen[np.random.Generator(stream).random(len(chosen)) < subsample]
         self._sort(chosen, np.array([0, len(chosen)]))
@@ -87,7 +96,7 @@ class Shard:
         self._split, self._is_labelled = (axis, cut, basis), False
 
     def descend(self, axis: Ints, cut: Array, child: Ints, n_next: int) -> None:
-        """Sort the rows into the nodes of the next level."""
+        """Sort the rows into the nodes of the next level; child (k, 2) says which, -1 for a leaf."""
         order, start = np.empty_like(self._order), np.empty(n_next + 1, np.int64)
         descend(self.u, self._order, self._start, axis, cut, child, order, start)
         self._sort(order, start)
@@ -99,64 +108,62 @@ class Shard:
     def encode(self, bins: Bins) -> None:
         """Put the covariates into bins, for passes of x-trees."""
         state, place = np.zeros((3, len(self.x), 1)), np.zeros(len(self.x), np.int64)
-        if self._is_late(32):
+        if self._exceeds_budget(32):
             state, place = self._put("state", state), self._put("place", place)
         self._trees = self._put("codes", bins.codes(self.x)), state, place
 
-    def sums(
-        self, kernel: Callable[..., None], view: str, args: tuple[Any, ...], shapes: Sequence[tuple[int, ...]]
-    ) -> list[Array]:
-        """What a pass adds up to."""
+    def sums(self, kernel: Kernel, view: View, args: tuple[object, ...], shapes: Shapes) -> list[Array]:
+        """The sums over the rows that a kernel computes, one array for each of `shapes`."""
         outputs = [np.zeros(shape) for shape in shapes]
-        self.add(kernel, view, args, outputs)
+        self.add_to(outputs, kernel, view, args)
         return outputs
 
-    def add(self, kernel: Callable[..., None], view: str, args: tuple[Any, ...], outputs: Sequence[Array]) -> None:
-        """Run a pass that adds to its outputs."""
-        kernel(*self._arrays(view), *args, *outputs)
+    def add_to(self, sums: Sequence[Array], kernel: Kernel, view: View, args: tuple[object, ...]) -> None:
+        """Run a kernel that adds what the rows contribute to the sums."""
+        kernel(*self._arrays(view), *args, *sums)
 
     def column(self, j: int, step: int) -> tuple[Array, Array]:
-        """Values of a covariate and weights, of about one row in `step`."""
+        """Values (m,) of covariate j and weights (m,), of about one row in `step`."""
         chosen = one_in(step, self._first, len(self.x))
         return self.x[chosen, j], self.weight[chosen]
 
     def node_rows(self, node: int) -> tuple[Array, Array, Array]:
-        """Features, labels and weights of the arranged rows of a node."""
-        sorted_x, weight, left, start = self._arrays("node")
-        here = slice(start[node], start[node + 1])
+        """Features (m, p), labels (m,) and weights (m,) of the arranged rows of a node."""
+        sorted_x, weight, left = self._in_order()
+        here = slice(self._start[node], self._start[node + 1])
         return sorted_x[:, here].T, left[here], weight[here]
 
-    def apply(self, transform: Transform) -> tuple[float, float]:
-        """Move the rows forward; weighted sum of the log-determinants and largest log density."""
-        moved, log_det = transform.forward_and_log_det(self.u[:, None, :], self.x)
+    def apply(self, forward: ForwardMap) -> tuple[float, float]:
+        """Move the rows forward; return the weighted sum of the log-determinants and the largest log density."""
+        moved, log_det = forward.forward_and_log_det(self.u[:, None, :], self.x)
         self._at = 1 - self._kept_at  # the kept ones are not overwritten
         self.u = self._put(f"u{self._at}", moved[:, 0, :])
         self.log_density = self._put(f"log_density{self._at}", self.log_density + log_det[:, 0])
         return float(self.weight @ log_det[:, 0]), float(self.log_density.max(initial=-np.inf))
 
     def keep(self) -> None:
-        """Remember where the rows are now."""
+        """Remember where the rows are now, in place of what was kept before."""
         self._kept, self._kept_at = (self.u, self.log_density), self._at
 
     def restore(self) -> None:
         """Put the rows back where `keep` saw them last."""
         (self.u, self.log_density), self._at = self._kept, self._kept_at
 
-    def densities(self) -> Array:
-        """Log density (m,) of the rows in the cube, by the trees so far."""
-        return self.log_density
-
-    def rest(self) -> None:
-        """Let go of what can be made again."""
-        if self._sorted is not None and self._is_late(8 * (len(self._sorted[0]) + 2)):
+    def drop_work_arrays(self) -> None:
+        """Free the features in node order if those of all shards take too much memory; they are made again."""
+        if self._sorted is not None and self._exceeds_budget(8 * (len(self._sorted[0]) + 2)):
             self._sorted, self._is_sorted, self._is_labelled = None, False, False
 
-    def _is_late(self, row_bytes: int) -> bool:
-        """Whether the shards up to here would take too much memory, so that this one has to do without."""
+    def _exceeds_budget(self, row_bytes: int) -> bool:
+        """Whether row_bytes for each row of this shard and of all before it are more than may stay in memory."""
         return row_bytes * (self._first + len(self.x)) > _MOST_BYTES
 
-    def _arrays(self, view: str) -> tuple[NDArray[Any], ...]:
-        """The leading arguments of a pass: of the level's rows, of rows in node order with labels, of x-trees."""
+    def _arrays(self, view: View) -> tuple[NDArray[np.generic], ...]:
+        """The leading arguments of a kernel.
+
+        "level": all rows and which are in which node; "node": features, weights and labels of the arranged rows, in
+        node order; "trees": covariates in bins, and what x-trees keep of every row.
+        """
         if view == "level":
             return self.x, self.u, self.weight, self._order, self._start
         if view == "trees":
@@ -178,9 +185,10 @@ class Shard:
         self._is_sorted = self._is_labelled = True
         return self._sorted
 
-    def _put(self, name: str, values: NDArray[Any]) -> NDArray[Any]:
+    def _put(self, name: str, values: NDArray[D]) -> NDArray[D]:
+        """The values themselves, or from the store if there is one."""
         rows = slice(self._first, self._first + len(self.x))
-        return values if self._space is None else self._space.put(name, rows, values)
+        return values if self._store is None else self._store.put(name, rows, values)
 
 
 class Block:
@@ -189,9 +197,9 @@ class Block:
     first: the number of its first row; rows: the numbers of all.
     """
 
-    def __init__(self, x: Array, y: Array, weight: Array, first: int, space: Space | None = None) -> None:
+    def __init__(self, x: Array, y: Array, weight: Array, first: int, store: ArrayStore | None = None) -> None:
         self.x, self.y, self.weight = x, y, weight
-        self.rows, self._space = range(first, first + len(x)), space
+        self.rows, self._store = range(first, first + len(x)), store
         self.shards: list[Shard] = []
 
     def __len__(self) -> int:
@@ -199,30 +207,22 @@ class Block:
 
     @property
     def is_in_memory(self) -> bool:
-        """Whether threads may work on any of its shards at any time."""
-        return self._space is None
+        """Whether all arrays are in memory, so that threads may work on any shards at the same time."""
+        return self._store is None
 
     def cut(self, shard_rows: int) -> Block:
-        """Make shards of a table whose y are in the cube already."""
+        """Make shards of a table whose y are in the unit cube already; return the block."""
         first, slices = self.rows.start, [slice(i, i + shard_rows) for i in range(0, len(self.x), shard_rows)]
-        self.shards = [Shard(self.x[s], self.y[s], self.weight[s], first + s.start, self._space) for s in slices]
+        self.shards = [Shard(self.x[s], self.y[s], self.weight[s], first + s.start, self._store) for s in slices]
         return self
 
-    def table(self, task: Callable[..., Any], *args: Any) -> Any:
-        """task(x, y, weight, *args)"""
-        return task(self.x, self.y, self.weight, *args)
-
-    def every(self, step: int) -> tuple[Array, Array]:
-        """Outcomes and weights of every step-th row."""
+    def every_nth(self, step: int) -> tuple[Array, Array]:
+        """Copies of the outcomes (m, d) and weights (m,) of the rows whose number is a multiple of `step`."""
         chosen = slice(-self.rows.start % step, None, step)
         return self.y[chosen].copy(), self.weight[chosen].copy()
 
-    def locate(self, standardize: Standardizer, base: Base, shard_rows: int) -> tuple[int, float, float, float]:
-        """Standardise x, bring y into the box and cut what is inside into shards.
-
-        Return the number of rows inside, the weight of all rows and of those inside, and the weighted sum of the
-        log-determinants.
-        """
+    def locate(self, standardize: Standardizer, base: Base, shard_rows: int) -> LocatedBlock:
+        """Standardise x, bring y into the box and cut the rows inside into shards; return counts and sums."""
         z = standardize(self.x)
         v, log_det = base.to_box(self.y[:, None, :], base.parameters(z))
         inside, u = base.inside(v)[:, 0], np.clip(v[:, 0], 1e-300, 1.0)
@@ -231,23 +231,24 @@ class Block:
             self._put(name, part[inside]) for name, part in (("x", z), ("u0", u), ("weight", self.weight))
         )
         self.cut(shard_rows)
-        return len(self.x), total, float(self.weight.sum()), log_density
+        return LocatedBlock(len(self.x), total, float(self.weight.sum()), log_density)
 
     def _put(self, name: str, values: Array) -> Array:
+        """The values themselves, or from the store if there is one."""
         rows = slice(self.rows.start, self.rows.start + len(values))
-        return values if self._space is None else self._space.put(name, rows, values)
+        return values if self._store is None else self._store.put(name, rows, values)
 
-    def visit(self, task: Callable[[Shard], Any]) -> list[Any]:
-        """Do something with every shard, one after the other."""
+    def map_shards(self, task: Callable[[Shard], T]) -> list[T]:
+        """What the task returns for every shard, one after the other; memory of rows in a store is freed again."""
         results = []
         for shard in self.shards:
             results.append(task(shard))
             if not self.is_in_memory:
-                shard.rest()
-        self.release()
+                shard.drop_work_arrays()
+        self.drop_from_memory()
         return results
 
-    def release(self) -> None:
-        """Nobody looks at the rows now."""
-        if self._space is not None:
-            self._space.release(slice(self.rows.start, self.rows.stop))
+    def drop_from_memory(self) -> None:
+        """Free the memory of rows that a store keeps; rows that are only in memory stay."""
+        if self._store is not None:
+            self._store.drop_from_memory(slice(self.rows.start, self.rows.stop))

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import mmap
+import os
+import shutil
 import tempfile
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Executor
 from itertools import repeat
-from typing import Any
+from typing import BinaryIO, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from treecdf._common.typing import Ints
 from treecdf.data.blocks import block_slices
@@ -20,31 +23,37 @@ from treecdf.training.sources.pieces import Columns
 from treecdf.training.sources.rows import Local
 from treecdf.training.sources.shard import Block
 
-_COLUMNS = ("x", "u0", "weight")  # outcomes become u
+_COLUMNS = ("x", "u0", "weight")  # names of the arrays of a table; outcomes become u
+_OF_EVERY_FIT = ("order", "log_density0", "log_density1")  # arrays of one number a row that every fit writes later
+_ZEROS = bytes(2**20)  # written where a system cannot reserve space
+D = TypeVar("D", bound=np.generic)
 
 
 class Spill:
-    """Arrays of n rows in files without a name, which vanish with the process."""
+    """Arrays of n rows in files without a name, which vanish with the process.
+
+    The space of a file is reserved before it is mapped: a write to a map of which the disk has no room ends the
+    interpreter.
+    """
 
     def __init__(self, n_rows: int, directory: str | None = None) -> None:
         self._n_rows, self._directory = n_rows, directory
         self._maps: dict[str, tuple[mmap.mmap, int]] = {}  # with the bytes of a row
         self._lock = threading.Lock()
 
-    def put(self, name: str, rows: slice, values: NDArray[Any]) -> NDArray[Any]:
-        """Keep the values of some rows; return them as they are kept."""
+    def put(self, name: str, rows: slice, values: NDArray[D]) -> NDArray[D]:
+        """Write the values of some rows; return an array that reads them from the file."""
         if not values.size:
             return values
         with self._lock:
             if name not in self._maps:
-                width = -(-values.size // (rows.stop - rows.start)) * values.itemsize
-                self._maps[name] = self._open(width * self._n_rows), width
+                self._reserve({name: -(-values.size // (rows.stop - rows.start)) * values.itemsize})
         kept = self._view(name, rows, values.shape, values.dtype)
         kept[...] = values
         return kept
 
-    def release(self, rows: slice) -> None:
-        """Give back the memory that holds some of the rows; the files keep them."""
+    def drop_from_memory(self, rows: slice) -> None:
+        """Free the memory that caches some of the rows; the files keep their values."""
         if not hasattr(mmap, "MADV_DONTNEED"):
             return  # Windows does so when it has to
         for mapped, width in self._maps.values():
@@ -53,31 +62,74 @@ class Spill:
             if last > first:
                 mapped.madvise(mmap.MADV_DONTNEED, first, last - first)
 
-    def _view(self, name: str, rows: slice, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
+    def _view(self, name: str, rows: slice, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray:
+        """An array of some rows that reads and writes the file."""
         mapped, width = self._maps[name]
         return np.ndarray(shape, dtype, mapped, rows.start * width)
 
-    def _open(self, size: int) -> mmap.mmap:
-        with tempfile.TemporaryFile(dir=self._directory) as file:
-            file.truncate(size)
-            return mmap.mmap(file.fileno(), size)
+    def _reserve(self, widths: Mapping[str, int]) -> None:
+        """Make files for arrays of so many bytes a row; an error says how many are needed, and where."""
+        needed = sum(widths.values()) * self._n_rows
+        try:
+            for name, width in widths.items():
+                self._maps[name] = _mapped_file(width * self._n_rows, self._directory), width
+        except OSError as error:
+            place = self._directory or tempfile.gettempdir()
+            reason = error.strerror or str(error)
+            raise OSError(
+                error.errno,
+                f"Expected {needed} bytes of space for the rows of this fit; got {_free_bytes(place)} ({reason}) in",
+                place,
+            ) from error
 
     def take_in(self, first: int, columns: Columns) -> None:
-        """Keep rows of a table, from number `first` on."""
+        """Write rows of a table, from number `first` on."""
         rows = slice(first, first + len(columns[0]))
+        if not self._maps and self._n_rows:
+            x, u, weight = (part.itemsize * int(np.prod(part.shape[1:])) for part in columns)
+            self._reserve({"x": x, "u0": u, "u1": u, "weight": weight, **dict.fromkeys(_OF_EVERY_FIT, 8)})
         for name, part in zip(_COLUMNS, columns, strict=True):
             self.put(name, rows, part)
-        self._widths = [part.shape[1:] for part in columns]
-        self.release(rows)
+        self._shapes = [part.shape[1:] for part in columns]
+        self.drop_from_memory(rows)
 
     def local(self, pool: Executor | None) -> Local:
-        """All rows, in blocks."""
+        """A source of all rows, in blocks."""
         blocks = []
         for s in block_slices(self._n_rows):
-            shapes = [(s.stop - s.start, *width) for width in self._widths]
+            shapes = [(s.stop - s.start, *shape) for shape in self._shapes]
             x, y, weight = (self._view(*pair) for pair in zip(_COLUMNS, repeat(s), shapes, repeat(np.float64)))
             blocks.append(Block(x, y, weight, s.start, self))
         return Local(blocks, pool)
+
+
+def _mapped_file(size: int, directory: str | None) -> mmap.mmap:
+    """A map of a new file without a name, all of whose bytes have a place on the disk."""
+    with tempfile.TemporaryFile(dir=directory) as file:
+        _reserve_space(file, size)
+        return mmap.mmap(file.fileno(), size)
+
+
+def _reserve_space(file: BinaryIO, size: int) -> None:
+    """Give a file so many bytes on the disk; OSError if there is no room."""
+    if hasattr(os, "posix_fallocate"):
+        try:
+            os.posix_fallocate(file.fileno(), 0, size)
+            return
+        except OSError as error:
+            if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):  # those of file systems that cannot reserve
+                raise
+    for first in range(0, size, len(_ZEROS)):
+        file.write(_ZEROS[: size - first])
+    file.flush()
+
+
+def _free_bytes(directory: str) -> str:
+    """How many bytes a directory's disk has left, in words."""
+    try:
+        return f"{shutil.disk_usage(directory).free} free"
+    except OSError:
+        return "a disk that does not answer"
 
 
 @contextlib.contextmanager
