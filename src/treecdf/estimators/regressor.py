@@ -37,8 +37,9 @@ from treecdf.data.table import (
     read_weights,
 )
 from treecdf.estimators.progress import Progress, bar
+from treecdf.flows.continuous import FlowDistribution
 from treecdf.flows.distribution import ConditionalDistribution
-from treecdf.flows.recorded import RecordedDistribution
+from treecdf.flows.recorded import as_recorded
 from treecdf.flows.results import History
 from treecdf.flows.summary import summarize
 from treecdf.persist.checkpoint import Checkpoint, NoCheckpoint
@@ -349,10 +350,8 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
 
             lazy: Any = LazyDistribution(self, X)
             return lazy
-        distribution = ConditionalDistribution(self.mixture_, read_covariates(self, X), self._n_threads())
-        if self.atoms_ is None and self.grid_ is None:
-            return distribution
-        return RecordedDistribution(distribution, self.atoms_, self.grid_)
+        x = read_covariates(self, X)
+        return as_recorded(FlowDistribution(self.mixture_, x, self._n_threads()), x, self.atoms_, self.grid_)
 
     def log_prob(self, X: ArrayLike, y: ArrayLike) -> Array:
         """Exact log density (n,) of outcomes y at covariates X, in the outcomes' own unit."""
