@@ -7,7 +7,7 @@ import os
 import warnings
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -54,6 +54,9 @@ from treecdf.training.settings import Growth, Stage
 from treecdf.training.sources.parquet import ParquetPieces
 from treecdf.training.sources.pieces import Pieces
 from treecdf.training.streaming import fit_pieces
+
+if TYPE_CHECKING:
+    from treecdf.estimators.lazy import DaskCollection, LazyDistribution
 
 _NOT_IN_THE_MODEL = ("n_jobs", "random_state", "verbose", "checkpoint", "on_interrupt")  # settings that do not shape it
 FORMAT = "treecdf model"  # of its file, and what that keeps of a fitted model
@@ -342,14 +345,19 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
             validation = validation if len(validation) else None
         return table, validation
 
-    def predict_distribution(self, X: ArrayLike) -> ConditionalDistribution:
+    @overload
+    def predict_distribution(self, X: DaskCollection) -> LazyDistribution: ...
+
+    @overload
+    def predict_distribution(self, X: ArrayLike) -> ConditionalDistribution: ...
+
+    def predict_distribution(self, X: Any) -> ConditionalDistribution | LazyDistribution:
         """The conditional distributions at covariates X (n, q)."""
         check_is_fitted(self, "mixture_")
         if is_dask(X):
             from treecdf.estimators.lazy import LazyDistribution
 
-            lazy: Any = LazyDistribution(self, X)
-            return lazy
+            return LazyDistribution(self, X)
         x = read_covariates(self, X)
         return as_recorded(FlowDistribution(self.mixture_, x, self._n_threads()), x, self.atoms_, self.grid_)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 
 from treecdf._common.typing import Array
@@ -56,7 +58,7 @@ class SampledMarginal(ConditionalDistribution):
         return np.reshape(share, points.shape) / self._draws.shape[1]
 
     def _icdf(self, levels: Array) -> Array:
-        method = "inverted_cdf" if self._is_on_grid else "linear"
+        method: Literal["inverted_cdf", "linear"] = "inverted_cdf" if self._is_on_grid else "linear"
         if not levels.size:
             return levels
         if (levels == levels[0]).all():
