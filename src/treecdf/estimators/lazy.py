@@ -93,8 +93,8 @@ class LazyDistribution:
     def __len__(self) -> int:
         if np.isnan(self._lengths).any():
             raise TypeError(
-                "The lengths of the partitions of X are known only after reading them: expected a Dask Array with known "
-                "chunks, such as X.to_dask_array(lengths=True)."
+                "The lengths of the partitions of X are known only after reading them: expected a Dask Array with "
+                "known chunks, such as X.to_dask_array(lengths=True)."
             )
         return int(sum(self._lengths))
 
