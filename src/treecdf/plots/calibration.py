@@ -35,6 +35,15 @@ class PITDisplay:
         95 % of the bars of a perfect model are between these heights.
     ks, p_value : float
         Kolmogorov-Smirnov distance from the uniform distribution, and its p-value.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from treecdf import TreeFlowRegressor, plots
+    >>> x = np.linspace(0, 1, 60)[:, None]
+    >>> model = TreeFlowRegressor(effort="fast", max_trees=5, random_state=0).fit(x, x[:, 0] ** 2)
+    >>> plots.PITDisplay.from_estimator(model, x, x[:, 0] ** 2).pit.shape
+    (60,)
     """
 
     def __init__(self, pit: Array, n_bins: int | None = None) -> None:
@@ -85,6 +94,15 @@ class CalibrationDisplay:
         Promised and found share.
     low, high : (m,) arrays
         95 % of perfect models have a coverage between these, level by level.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from treecdf import TreeFlowRegressor, plots
+    >>> x = np.linspace(0, 1, 61)[:, None]
+    >>> model = TreeFlowRegressor(effort="fast", max_trees=5, random_state=0).fit(x, x[:, 0] ** 2)
+    >>> plots.CalibrationDisplay.from_estimator(model, x, x[:, 0] ** 2, levels=[0.5, 0.9]).coverage.shape
+    (2,)
     """
 
     def __init__(self, pit: Array, levels: Sequence[float] = _LEVELS) -> None:

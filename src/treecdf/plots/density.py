@@ -37,6 +37,15 @@ class ConditionalDensityDisplay:
         Of one outcome at the points for every row, or of two at all pairs of points.
     labels : list of str
         Of the rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from treecdf import TreeFlowRegressor, plots
+    >>> x = np.linspace(0, 1, 62)[:, None]
+    >>> model = TreeFlowRegressor(effort="fast", max_trees=5, random_state=0).fit(x, x[:, 0] ** 2)
+    >>> plots.ConditionalDensityDisplay.from_estimator(model, x[:2]).density.shape[0]
+    2
     """
 
     def __init__(

@@ -42,6 +42,15 @@ class CovariateEffectDisplay:
         Mean CDF at the edges.
     density : (m, k) array
         Mean density in the cells.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from treecdf import TreeFlowRegressor, plots
+    >>> x = np.linspace(0, 1, 63)[:, None]
+    >>> model = TreeFlowRegressor(effort="fast", max_trees=5, random_state=0).fit(x, x[:, 0] ** 2)
+    >>> plots.CovariateEffectDisplay.from_estimator(model, x, 0, n_grid=5, n_cells=20).density.shape
+    (5, 20)
     """
 
     def __init__(

@@ -33,6 +33,15 @@ class FanChartDisplay:
     lower, upper : (k, m) arrays
         Ends of the intervals.
     median : (m,) array
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from treecdf import TreeFlowRegressor, plots
+    >>> x = np.linspace(0, 1, 64)[:, None]
+    >>> model = TreeFlowRegressor(effort="fast", max_trees=5, random_state=0).fit(x, x[:, 0] ** 2)
+    >>> plots.FanChartDisplay.from_estimator(model, x, 0, levels=[0.5, 0.9], n_grid=10).lower.shape
+    (2, 10)
     """
 
     def __init__(

@@ -36,6 +36,15 @@ class HistoryDisplay:
         Trees in the member's flow at that time, those dropped before not counted.
     best : dict of int
         For each member that kept trees, the place in these arrays of its last tree kept.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from treecdf import TreeFlowRegressor, plots
+    >>> x = np.linspace(0, 1, 65)[:, None]
+    >>> model = TreeFlowRegressor(effort="fast", max_trees=5, random_state=0).fit(x, x[:, 0] ** 2)
+    >>> plots.HistoryDisplay.from_estimator(model).n_trees[0].item()
+    1
     """
 
     def __init__(self, history: Mapping[str, Array | Ints]) -> None:

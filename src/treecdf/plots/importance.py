@@ -33,6 +33,15 @@ class ImportanceDisplay:
         Largest first.
     names : list of str
         The covariates' names in the same order.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from treecdf import TreeFlowRegressor, plots
+    >>> x = np.linspace(0, 1, 66)[:, None]
+    >>> model = TreeFlowRegressor(effort="fast", max_trees=5, random_state=0).fit(x, x[:, 0] ** 2)
+    >>> plots.ImportanceDisplay.from_estimator(model).names
+    ['x0']
     """
 
     def __init__(self, importances: Array, names: list[str]) -> None:

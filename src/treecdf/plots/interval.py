@@ -29,6 +29,15 @@ class IntervalDisplay:
         Whether the true outcome is inside the interval.
     level : float
         Probability the intervals promise.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from treecdf import TreeFlowRegressor, plots
+    >>> x = np.linspace(0, 1, 67)[:, None]
+    >>> model = TreeFlowRegressor(effort="fast", max_trees=5, random_state=0).fit(x, x[:, 0] ** 2)
+    >>> plots.IntervalDisplay.from_estimator(model, x, x[:, 0] ** 2, level=0.8).hit.shape
+    (67,)
     """
 
     def __init__(self, lower: Array, median: Array, upper: Array, truth: Array, level: float, name: str = "y") -> None:
