@@ -44,7 +44,8 @@ def choose(outcome: int | None, n_outcomes: int) -> int:
 
 def one_outcome(distribution: ConditionalDistribution, outcome: int | None) -> ConditionalDistribution:
     """Distributions of one outcome: exact ones, or draws if the model has several."""
-    return distribution.marginal(choose(outcome, distribution.n_outcomes))
+    j = choose(outcome, distribution.n_outcomes)
+    return distribution if distribution.n_outcomes == 1 else distribution.marginal(j)
 
 
 def truth(y: ArrayLike, outcome: int | None, distribution: ConditionalDistribution) -> Array:
