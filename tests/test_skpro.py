@@ -49,6 +49,24 @@ def test_energy_is_the_mean_distance_of_two_draws(fitted):
     np.testing.assert_allclose(predicted.energy()["energy"], np.abs(one - other).mean(axis=1), rtol=0.05)
 
 
+@pytest.mark.parametrize("name", ["atoms", "grid", "both"])
+def test_energies_count_what_was_recorded(name):
+    """With atoms and on a grid, against brute force."""
+    rng = np.random.default_rng(0)
+    x = pd.DataFrame({"a": rng.normal(size=400)})
+    latent = x["a"].to_numpy() + rng.normal(size=400)
+    rounded = np.round(latent) if name != "atoms" else latent
+    y = pd.DataFrame({"z": np.where(rng.random(400) < 0.4, 0.0, rounded) if name != "grid" else rounded})
+    own = {"atoms": {"atoms": [0.0]}, "grid": {"resolution": 1.0}, "both": {"atoms": [0.0], "resolution": 1.0}}[name]
+    settings = {"effort": "fast", "max_trees": 3, "random_state": 0, **own}
+    predicted = adapter.TreeFlowProba(TreeFlowRegressor(**settings)).fit(x, y).predict_proba(x.iloc[:4])
+    one, other = (predicted.distribution.sample(100_000, random_state=k) for k in range(2))
+    np.testing.assert_allclose(predicted.energy()["energy"], np.abs(one - other).mean(axis=1), rtol=0.02)
+    for point in (0.0, 0.7):
+        at = pd.DataFrame({"z": np.full(4, point)}, index=x.index[:4])
+        np.testing.assert_allclose(predicted.energy(at)["energy"], np.abs(one - point).mean(axis=1), rtol=0.02)
+
+
 def test_rows_are_chosen_by_name(fitted):
     x, y, model = fitted
     predicted = model.predict_proba(x)

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 from skpro.distributions.base import BaseDistribution
 from skpro.regression.base import BaseProbaRegressor
 
+from treecdf._common.typing import Array
 from treecdf.estimators.regressor import TreeFlowRegressor
+from treecdf.flows.arguments import Rows
 from treecdf.flows.distribution import ConditionalDistribution
-
-Array = NDArray[np.float64]
 
 
 class TreeFlowProba(BaseProbaRegressor):
@@ -43,7 +43,7 @@ class TreeFlowProba(BaseProbaRegressor):
     (50, 2)
     """
 
-    _tags: ClassVar[dict[str, Any]] = {
+    _tags: ClassVar[dict[str, object]] = {
         "capability:missing": True,
         "X_inner_mtype": "pd_DataFrame_Table",
         "y_inner_mtype": "pd_DataFrame_Table",
@@ -65,7 +65,7 @@ class TreeFlowProba(BaseProbaRegressor):
         )
 
     @classmethod
-    def get_test_params(cls, parameter_set: str = "default") -> list[dict[str, Any]]:
+    def get_test_params(cls, parameter_set: str = "default") -> list[dict[str, object]]:
         """Settings for the checks of skpro."""
         return [{"regressor": TreeFlowRegressor(effort="fast", max_trees=k, random_state=0)} for k in (2, 5)]
 
@@ -78,7 +78,8 @@ def _named(X: pd.DataFrame) -> pd.DataFrame:
 class TreeFlowDistribution(BaseDistribution):
     """The conditional distributions of one outcome, a row each, with the methods of skpro.
 
-    Densities, cumulative probabilities and quantiles are exact; moments and energies are integrals of exact quantiles.
+    Densities, cumulative probabilities and quantiles are exact; moments and energies are integrals of exact quantiles,
+    within 0.005 standard deviations (std 1 %). With atoms and on a grid all are of the recorded outcomes.
 
     Parameters
     ----------
@@ -95,21 +96,25 @@ class TreeFlowDistribution(BaseDistribution):
     (3, 2)
     """
 
-    _tags: ClassVar[dict[str, Any]] = {
+    _tags: ClassVar[dict[str, object]] = {
         "capabilities:approx": ["pdfnorm"],
         "capabilities:exact": ["mean", "var", "energy", "pdf", "log_pdf", "cdf", "ppf"],
         "distr:measuretype": "continuous",
         "distr:paramtype": "nonparametric",
     }
 
-    def __init__(self, distribution: ConditionalDistribution, index: Any = None, columns: Any = None) -> None:
+    def __init__(
+        self, distribution: ConditionalDistribution, index: pd.Index | None = None, columns: pd.Index | None = None
+    ) -> None:
         self.distribution = distribution
         super().__init__(index=index, columns=columns)
 
     def _shaped(self, values: Array) -> Array:
+        """Numbers of the rows in the shape of the distribution: a column, or a scalar."""
         return values.reshape(self.shape)
 
-    def _of_rows(self, x: Any) -> Array:
+    def _of_rows(self, x: ArrayLike) -> Array:
+        """Outcomes or levels of the rows, (n, 1)."""
         return np.asarray(x, dtype=np.float64).reshape(len(self.distribution), 1)
 
     def _log_pdf(self, x: Array) -> Array:
@@ -139,7 +144,7 @@ class TreeFlowDistribution(BaseDistribution):
         middle = self.distribution.median()
         return 2 * (self._energy_x(middle) - self._shaped(self.distribution.crps(middle)))
 
-    def _sample(self, n_samples: int | None = None) -> Any:
+    def _sample(self, n_samples: int | None = None) -> float | pd.DataFrame:
         seed = check_random_state(None).randint(2**31)  # as skpro does, from numpy's own state
         draws = self.distribution.sample(n_samples or 1, seed)
         if self.ndim == 0:
@@ -148,14 +153,16 @@ class TreeFlowDistribution(BaseDistribution):
         return frames[0] if n_samples is None else pd.concat(frames, keys=range(n_samples))
 
     def _iat(self, rowidx: int | None = None, colidx: int | None = None) -> TreeFlowDistribution:
-        return type(self)(self.distribution[[rowidx]])
+        return type(self)(self.distribution[0 if rowidx is None else rowidx])
 
-    def _subset_params(self, rowidx: Any, colidx: Any, coerce_scalar: bool = False) -> dict[str, Any]:
+    def _subset_params(
+        self, rowidx: Rows | None, colidx: Rows | None, coerce_scalar: bool = False
+    ) -> dict[str, ConditionalDistribution]:
         rows = slice(None) if rowidx is None else np.asarray(rowidx)
         return {"distribution": self.distribution[rows]}
 
     @classmethod
-    def get_test_params(cls, parameter_set: str = "default") -> list[dict[str, Any]]:
+    def get_test_params(cls, parameter_set: str = "default") -> list[dict[str, object]]:
         """A small model for the checks of skpro: three rows, and one row as a scalar."""
         rng = np.random.default_rng(0)
         x = rng.normal(size=(60, 1))

@@ -283,7 +283,7 @@ def test_lengths_must_match(fitted):
     for ask in (distribution.logpdf, distribution.pdf, distribution.cdf, distribution.pit):
         with pytest.raises(ValueError, match=r"Expected y of shape \(60,\) or \(60, m\); got \(59,\)"):
             ask(Y[:-1])
-    with pytest.raises(ValueError, match="60 rows; got 59"):
+    with pytest.raises(ValueError, match=r"shape \(60,\), one outcome for each row; got \(59,\)"):
         distribution.crps(Y[:-1])
 
 

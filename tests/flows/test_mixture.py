@@ -29,7 +29,7 @@ from tests.helpers.sticks import (
 )
 from treecdf.bases.box import Support
 from treecdf.data.scaling import Standardizer
-from treecdf.flows.distribution import ConditionalDistribution
+from treecdf.flows.continuous import FlowDistribution
 from treecdf.flows.flow import TreeFlow
 from treecdf.flows.mixture import Mixture
 from treecdf.flows.weights import equal_weights
@@ -236,7 +236,7 @@ def test_members_are_picked_in_proportion_to_their_weights():
     u[..., 0] = (np.arange(1000) + 0.5) / 1000  # the first coordinate picks the member
     picked = mixed.draw(u, AT_HALVES)
     assert shares(picked) == pytest.approx(WEIGHTS[[0, 1, 2, 0]], abs=1e-12)
-    draws = ConditionalDistribution(mixed, AT_HALVES).sample(20_000, random_state=0)
+    draws = FlowDistribution(mixed, AT_HALVES).sample(20_000, random_state=0)
     for row, region in enumerate([0, 1, 2, 0]):
         seen = WEIGHTS[region] > 0
         found = shares(draws)[row]
@@ -258,7 +258,7 @@ def test_density_by_hand():
     y = np.tile([[0.5, 0.5], [1000.5, 1000.5], [-499.5, -499.5]], (4, 1, 1))
     # A box is 1.2 wide, and almost all of its member's mass is inside.
     np.testing.assert_allclose(np.exp(mixed.log_prob(y, AT_HALVES)), WEIGHTS[[0, 1, 2, 0]] / 1.44, atol=1e-5)
-    distribution = ConditionalDistribution(mixed, AT_HALVES)
+    distribution = FlowDistribution(mixed, AT_HALVES)
     assert np.array_equal(distribution.weights, np.exp(np.log(np.maximum(WEIGHTS, 1e-323)))[[0, 1, 2, 0]].round(15))
     expected = WEIGHTS[[0, 1, 2, 0]] @ [0.5, 1000.5, -499.5]
     assert distribution.mean() == pytest.approx(np.column_stack([expected, expected]), abs=3.0)

@@ -298,3 +298,114 @@ def test_outcomes_at_bounds_stay_there_beside_a_grid():
     assert (spread[:, 1] == other).all()
     assert (np.abs(spread[:, 0]) <= 5).all()
     assert len(np.unique(spread[:, 0])) == 500
+
+
+# Integrals of what was recorded
+
+
+@pytest.fixture(scope="module")
+def with_both():
+    y = np.where(IS_ZERO, 0.0, np.round(4 + 2 * X[:, 1] + 0.5 * RNG.normal(size=N)))
+    return small(atoms=0.0, resolution=1.0).fit(X, y)
+
+
+@pytest.fixture(scope="module")
+def two_on_grid():
+    both = np.column_stack([ROUNDED, X[:, 1] + RNG.normal(size=N)])
+    return small(resolution=[1.0, None]).fit(X, both)
+
+
+def mean_distance(one, other):
+    return np.abs(one - other).mean(axis=1)
+
+
+@pytest.mark.parametrize("name", ["with_atoms", "on_grid", "with_both"])
+def test_the_quadrature_is_of_what_was_recorded(name, request):
+    d = request.getfixturevalue(name).predict_distribution(X[:8])
+    values, masses = d.quadrature()
+    assert values.shape == masses.shape
+    assert (masses >= 0).all()
+    np.testing.assert_allclose(masses.sum(axis=1), 1.0, rtol=1e-9)
+    assert (np.abs((values * masses).sum(axis=1) - d.mean()) < 5e-3 * d.std()).all()
+    if name == "with_atoms":
+        np.testing.assert_allclose(np.where(values == 0, masses, 0).sum(axis=1), d.atom_probs[:, 0], rtol=1e-12)
+    else:
+        assert np.array_equal(values, np.round(values))
+        for value in (0.0, 3.0):  # the probabilities of cells, and of an atom together with the cell around it
+            jump = d.cdf(np.full(8, value)) - d.cdf(np.full(8, value - 0.5))
+            np.testing.assert_allclose(np.where(values == value, masses, 0).sum(axis=1), jump, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["with_atoms", "on_grid", "with_both"])
+def test_moments_and_crps_are_those_of_draws(name, request):
+    d = request.getfixturevalue(name).predict_distribution(X[:8])
+    one, other = d.sample(100_000, random_state=0), d.sample(100_000, random_state=1)
+    spread = one.std(axis=1)
+    assert (np.abs(one.mean(axis=1) - d.mean()) < 0.015 * spread).all()  # standard error 0.003
+    np.testing.assert_allclose(d.std(), spread, rtol=0.03)
+    for y in (0.0, 2.0, 2.3):
+        exact = mean_distance(one, y) - mean_distance(one, other) / 2
+        assert (np.abs(d.crps(np.full(8, y)) - exact) < 0.015 * spread).all()
+
+
+def test_moments_of_cells_that_are_wide():
+    """Of an outcome with a standard deviation of half a step rounding is most of the spread."""
+    y = np.round(0.5 * X[:, 0])
+    d = small(resolution=1.0).fit(X[:, 1:], y).predict_distribution(X[:5, 1:])
+    cells = np.arange(-40.0, 41.0)
+    prob = d.pdf(np.tile(cells, (5, 1)))
+    mean = prob @ cells
+    # What the 81 cells leave out is less than 1e-4 of the variance.
+    np.testing.assert_allclose(d.mean(), mean, atol=1e-3)
+    np.testing.assert_allclose(d.std(), np.sqrt(prob @ cells**2 - mean**2), rtol=2e-3)
+    gaps = np.abs(cells[:, None] - cells)
+    for truth in (0.0, 1.0, 0.4):
+        exact = prob @ np.abs(cells - truth) - ((prob @ gaps) * prob).sum(axis=1) / 2
+        np.testing.assert_allclose(d.crps(np.full(5, truth)), exact, atol=2e-3)
+
+
+def test_cells_that_are_fine_change_next_to_nothing():
+    y = np.round(1000 * X[:, 0]) / 1000
+    fine = small(resolution=1e-3).fit(X[:, 1:], y).predict_distribution(X[:5, 1:])
+    draws = fine.sample(50_000, random_state=0)
+    assert (np.abs(fine.mean() - draws.mean(axis=1)) < 0.02 * fine.std()).all()
+    np.testing.assert_allclose(fine.std(), draws.std(axis=1), rtol=0.03)
+    values, masses = fine.quadrature()
+    np.testing.assert_allclose(values, fine._grid.round(values[..., None])[..., 0])
+    np.testing.assert_allclose(masses.sum(axis=1), 1.0)
+    other = fine.sample(50_000, random_state=1)
+    exact = mean_distance(draws, 0.3) - mean_distance(draws, other) / 2
+    assert (np.abs(fine.crps(np.full(5, 0.3)) - exact) < 0.02 * fine.std()).all()
+
+
+def test_the_marginal_of_one_outcome_is_the_distribution_itself(with_atoms, on_grid):
+    for model in (with_atoms, on_grid):
+        d = model.predict_distribution(X[:20])
+        levels = np.linspace(0.05, 0.95, 7)
+        assert np.array_equal(d.marginal(0).icdf(levels), d.icdf(levels))
+    d = with_atoms.predict_distribution(X[:20])
+    jump = d.marginal(0).cdf(np.zeros(20)) - d.marginal(-1).cdf(np.full(20, -1e-12))
+    np.testing.assert_allclose(jump, d.atom_probs[:, 0], atol=1e-9)
+
+
+def test_marginals_of_several_outcomes_are_on_their_grid(two_on_grid):
+    d = two_on_grid.predict_distribution(X[:20])
+    rounded, other = d.marginal(0), d.marginal(1)
+    levels = np.linspace(0.01, 0.99, 30)
+    for points in (rounded.icdf(levels), rounded.sample(50, random_state=0), rounded.quadrature()[0]):
+        assert np.array_equal(points, np.round(points))
+    assert not np.array_equal(other.icdf(levels), np.round(other.icdf(levels)))
+    assert (rounded.cdf(rounded.icdf(levels)) >= levels).all()
+    draws = d.sample(20_000, random_state=0)
+    np.testing.assert_allclose(rounded.cdf(np.zeros(20)), (draws[..., 0] <= 0).mean(axis=1), atol=0.03)
+    np.testing.assert_allclose(d.std(), draws.std(axis=1), rtol=0.2)
+    assert (np.abs(d.mean() - draws.mean(axis=1)) < 0.03 * d.std()).all()
+    assert (np.abs(rounded.mean() - d.mean()[:, 0]) < 1e-9).all()
+
+
+def test_far_outcomes_with_atoms_have_finite_moments():
+    y = np.where(IS_ZERO, 0.0, 1e200 * X[:, 1])
+    d = small(atoms=0.0).fit(X, y).predict_distribution(X[:5])
+    assert np.isfinite(d.mean()).all()
+    assert np.isfinite(d.std()).all()
+    assert (d.std() > 1e197).all()

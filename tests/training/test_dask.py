@@ -173,24 +173,6 @@ def test_a_killed_worker_changes_nothing(client, in_memory, monkeypatch):
     assert bits(fitted) == bits(in_memory)
 
 
-def test_predictions_are_lazy_and_equal_those_of_frames(client, in_memory):
-    x, y = frames()
-    lazy = in_memory.log_prob(x, y)
-    assert isinstance(lazy, da.Array)
-    np.testing.assert_allclose(lazy.compute(), in_memory.log_prob(X, Y), rtol=1e-12)
-    distribution, ours = in_memory.predict_distribution(x), in_memory.predict_distribution(X)
-    np.testing.assert_allclose(distribution.icdf([0.1, 0.9]).compute(), ours.icdf([0.1, 0.9]), rtol=1e-12)
-    np.testing.assert_allclose(distribution.icdf(0.5).compute(), ours.median(), rtol=1e-12)
-    np.testing.assert_allclose(distribution.cdf(y).compute(), ours.cdf(Y), rtol=1e-12)
-    np.testing.assert_allclose(in_memory.predict(x).compute(), in_memory.predict(X), rtol=1e-12)
-    draws = in_memory.sample(x, 400, random_state=0).compute()
-    assert draws.shape == (N, 400)
-    np.testing.assert_array_equal(draws, in_memory.sample(x, 400, random_state=0).compute())
-    pit = ours.cdf(draws)
-    assert abs(pit.mean() - 0.5) < 0.005  # standard error 0.0004
-    assert in_memory.score(x, y) == pytest.approx(in_memory.score(X, Y), rel=1e-12)
-
-
 def test_two_outcomes_on_arrays(client):
     both = np.column_stack([Y, X["a"] + RNG.normal(size=N)])
     x, y = da.from_array(X.to_numpy(), chunks=(400, 2)), da.from_array(both, chunks=(400, 1))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -26,9 +26,10 @@ from treecdf.data.table import (
 )
 from treecdf.estimators.fitting import FittedState, fit_table, fit_table_in_pieces
 from treecdf.estimators.state import replace_state, schema_of
+from treecdf.flows.continuous import FlowDistribution
 from treecdf.flows.distribution import ConditionalDistribution
 from treecdf.flows.mixture import Mixture
-from treecdf.flows.recorded import RecordedDistribution
+from treecdf.flows.recorded import as_recorded
 from treecdf.flows.results import Family
 from treecdf.flows.summary import summarize
 from treecdf.persist.checkpoint import Checkpoint, NoCheckpoint
@@ -39,6 +40,9 @@ from treecdf.training.parameters import read_settings
 from treecdf.training.plan import PAPER_STAGES
 from treecdf.training.settings import Stage
 from treecdf.training.sources.parquet import ParquetPieces
+
+if TYPE_CHECKING:
+    from treecdf.estimators.lazy import DaskCollection, LazyDistribution
 
 FORMAT = "treecdf model"  # What its file says it is.
 # What a file keeps of a fitted model.
@@ -306,20 +310,21 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
             warnings.warn(missing, UserWarning, stacklevel=3)
         return self
 
-    def predict_distribution(self, X: ArrayLike) -> ConditionalDistribution:
+    @overload
+    def predict_distribution(self, X: DaskCollection) -> LazyDistribution: ...
+
+    @overload
+    def predict_distribution(self, X: ArrayLike) -> ConditionalDistribution: ...
+
+    def predict_distribution(self, X: Any) -> ConditionalDistribution | LazyDistribution:
         """The conditional distributions at covariates X (n, q)."""
         check_is_fitted(self, "mixture_")
         if is_dask(X):
             from treecdf.estimators.lazy import LazyDistribution
 
-            lazy: Any = LazyDistribution(self, X)
-            return lazy
-        distribution = ConditionalDistribution(
-            self.mixture_, read_covariates(schema_of(self), X), n_threads(self.n_jobs)
-        )
-        if self.atoms_ is None and self.grid_ is None:
-            return distribution
-        return RecordedDistribution(distribution, self.atoms_, self.grid_)
+            return LazyDistribution(self, X)
+        x = read_covariates(schema_of(self), X)
+        return as_recorded(FlowDistribution(self.mixture_, x, n_threads(self.n_jobs)), x, self.atoms_, self.grid_)
 
     def log_prob(self, X: ArrayLike, y: ArrayLike) -> Array:
         """Exact log density (n,) of outcomes y at covariates X, in the outcomes' own unit."""

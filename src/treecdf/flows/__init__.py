@@ -1,10 +1,12 @@
 """Fitted models, frozen: trees, flows, mixtures and chains of them, and the distributions they give."""
 
 from treecdf.flows.chain import Chain
+from treecdf.flows.continuous import FlowDistribution
 from treecdf.flows.distribution import ConditionalDistribution
 from treecdf.flows.flow import TreeFlow
+from treecdf.flows.marginal import SampledMarginal
 from treecdf.flows.mixture import Flow, Mixture
-from treecdf.flows.recorded import RecordedDistribution
+from treecdf.flows.recorded import RecordedDistribution, as_recorded
 from treecdf.flows.results import Family, Fitted, History
 from treecdf.flows.tree import TreeSequence
 
@@ -14,9 +16,12 @@ __all__ = [
     "Family",
     "Fitted",
     "Flow",
+    "FlowDistribution",
     "History",
     "Mixture",
     "RecordedDistribution",
+    "SampledMarginal",
     "TreeFlow",
     "TreeSequence",
+    "as_recorded",
 ]

@@ -2,81 +2,121 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy.special import logsumexp
 from scipy.stats import qmc
 
-from treecdf._common.random import as_generator
 from treecdf._common.typing import Array
 from treecdf.bases.atoms import Atoms
 from treecdf.data.recording import Grid
-from treecdf.flows.distribution import ConditionalDistribution, crps_of_atoms
+from treecdf.flows.arguments import Rows, read_rows
+from treecdf.flows.cells import cell_moments, cell_quadrature
+from treecdf.flows.continuous import FlowDistribution
+from treecdf.flows.distribution import ConditionalDistribution
+from treecdf.flows.marginal import SampledMarginal
+from treecdf.flows.moments import moments_of_draws, moments_of_mixture
 
-_N_CELL_POINTS = 16  # of the cell of several outcomes, at which the density is averaged
-_FEW_DIGITS = 1e-9  # a difference of CDF values below this is better taken from the density
+# Points of the cell of several outcomes at which the density is averaged.
+_N_CELL_POINTS = 16
+# The probability of a cell below this is better taken from the density than from a difference of CDF values.
+_FEW_DIGITS = 1e-9
+
+
+def as_recorded(latent: FlowDistribution, x: Array, atoms: Atoms | None, grid: Grid | None) -> ConditionalDistribution:
+    """The distributions of recorded outcomes at covariates x (n, q): `latent` itself without atoms and grid."""
+    if atoms is None and grid is None:
+        return latent
+    if atoms is None:
+        return RecordedDistribution(latent, np.empty(0), np.ones((len(latent), 1)), grid)
+    return RecordedDistribution(latent, atoms.values, np.exp(atoms.log_prob(x)), grid)
 
 
 class RecordedDistribution(ConditionalDistribution):
-    """As ConditionalDistribution, of outcomes that have atoms or were rounded.
+    """p(y | x) of outcomes that have atoms or were rounded; see ConditionalDistribution for its methods.
 
     logpdf is the log probability of an atom at an atom, and elsewhere the log density, so that the density integrates
     to the probability of no atom. On a grid it is the log of the recorded cell's probability over its volume: of one
-    outcome exactly, of several as the mean of the density at 16 quasi-random points of the cell.
+    outcome exactly, of several as the mean of the density at 16 quasi-random points of the cell. Quantiles, draws,
+    moments, CRPS and marginals are of the recorded values.
+
+    Parameters
+    ----------
+    latent : FlowDistribution
+        The continuous part: outcomes that are no atom, before they were rounded.
+    atoms : array of shape (K,)
+        Values with a probability of their own, ascending; only of one outcome.
+    shares : array of shape (n, 1 + K)
+        Probabilities of no atom and of each atom.
+    grid : Grid or None, default None
+        Where outcomes were rounded to.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from treecdf import TreeFlowRegressor
+    >>> x = np.linspace(-1, 1, 80)[:, None]
+    >>> y = np.maximum(x[:, 0] + 0.1 * np.random.default_rng(0).normal(size=80), 0.0)
+    >>> model = TreeFlowRegressor(atoms=[0.0], effort="fast", max_trees=5, random_state=0).fit(x, y)
+    >>> d = model.predict_distribution([[-0.8], [0.8]])
+    >>> d.atoms.tolist(), d.atom_probs.shape
+    ([0.0], (2, 1))
+    >>> bool(d.atom_probs[0, 0] > 0.5 > d.atom_probs[1, 0])
+    True
     """
 
-    def __init__(self, latent: ConditionalDistribution, atoms: Atoms | None, grid: Grid | None) -> None:
-        super().__init__(latent._mixture, latent._x, latent._n_threads)
-        self._latent, self._atoms, self._grid = latent, atoms, grid
-        # Of no atom, then of each: (n, 1 + K)
-        self._share = np.ones((len(latent), 1)) if atoms is None else np.exp(atoms.log_prob(latent._x))
-        self._values = np.empty(0) if atoms is None else atoms.values
+    def __init__(self, latent: FlowDistribution, atoms: Array, shares: Array, grid: Grid | None = None) -> None:
+        self._latent, self._atoms, self._shares, self._grid = latent, atoms, shares, grid
 
-    def __getitem__(self, rows: Any) -> RecordedDistribution:
-        return RecordedDistribution(self._latent[rows], self._atoms, self._grid)
+    def __len__(self) -> int:
+        return len(self._latent)
+
+    def __getitem__(self, rows: Rows) -> RecordedDistribution:
+        chosen = read_rows(rows, len(self))
+        return RecordedDistribution(self._latent[chosen], self._atoms, self._shares[chosen], self._grid)
+
+    @property
+    def n_outcomes(self) -> int:
+        """d, the number of outcomes."""
+        return self._latent.n_outcomes
+
+    @property
+    def weights(self) -> Array:
+        """Weights (n, members) of the flows at each row."""
+        return self._latent.weights
 
     @property
     def atoms(self) -> Array:
         """Values (K,) with a probability of their own."""
-        return self._values
+        return self._atoms
 
     @property
     def atom_probs(self) -> Array:
         """Probabilities (n, K) of the atoms."""
-        return self._share[:, 1:]
+        return self._shares[:, 1:]
 
-    def logpdf(self, y: ArrayLike) -> Array:
-        """Log probability at atoms, log density elsewhere; see the class for grids."""
-        points, shape = self._points(y)
+    def _logpdf(self, points: Array) -> Array:
         log_density = self._continuous(points)
-        if not len(self._values):
-            return log_density.reshape(shape)
+        if not len(self._atoms):
+            return log_density
         with np.errstate(divide="ignore"):
-            log_share = np.log(self._share)
-        is_atom = points[..., 0, None] == self._values  # (n, m, K)
+            log_share = np.log(self._shares)
+        is_atom = points[..., 0, None] == self._atoms  # (n, m, K)
         at_atoms = np.where(is_atom, log_share[:, None, 1:], -np.inf).max(axis=-1)
-        return np.where(is_atom.any(axis=-1), at_atoms, log_share[:, :1] + log_density).reshape(shape)
+        return np.where(is_atom.any(axis=-1), at_atoms, log_share[:, :1] + log_density)
 
-    def pit(self, y: ArrayLike) -> Array:
-        """The CDF of one outcome; of several the flow's own u."""
+    def _pit(self, points: Array) -> Array:
         if self.n_outcomes > 1:
-            return self._latent.pit(y)
-        points, shape = self._points(y)
-        upper = (points if self._grid is None else self._grid.edge(points))[..., 0]
-        below = (self._share[:, None, 1:] * (self._values <= points)).sum(axis=-1)
-        return np.minimum(self._share[:, :1] * self._latent.cdf(upper) + below, 1.0).reshape(shape)
+            return self._latent._pit(points)
+        upper = points if self._grid is None else self._grid.edge(points)
+        below = (self._shares[:, None, 1:] * (self._atoms <= points)).sum(axis=-1)
+        return np.minimum(self._shares[:, :1] * self._latent._pit(upper)[..., 0] + below, 1.0)[..., None]
 
-    def icdf(self, p: ArrayLike) -> Array:
-        """Quantiles: the smallest value whose CDF is at least the level."""
-        self._one_outcome("icdf")
-        levels, is_scalar = self._read_levels(p)
-        share, before = self._share[:, :1], np.zeros((len(self), 1))
+    def _icdf(self, levels: Array) -> Array:
+        share, before = self._shares[:, :1], np.zeros((len(self), 1))
         inside = np.full(levels.shape, np.nan)  # level of the continuous part; NaN at atoms
         at_atom = np.zeros(levels.shape)
         rest = np.ones(levels.shape, bool)  # levels above all atoms so far
-        for value, own in zip(self._values, self._share[:, 1:].T, strict=True):
+        for value, own in zip(self._atoms, self.atom_probs.T, strict=True):
             edge = value if self._grid is None else self._grid.edge_below(np.array([value]))[0]
             left = share * self._latent.cdf(np.full((len(self), 1), edge)) + before
             is_below = rest & (levels < left)
@@ -90,72 +130,71 @@ class RecordedDistribution(ConditionalDistribution):
         is_atom = np.isnan(inside)
         latent = self._latent.icdf(np.clip(np.where(is_atom, 0.5, inside), 0.0, 1.0))
         y = np.where(is_atom, at_atom, self._rounded(latent[..., None])[..., 0])
-        return y[:, 0] if is_scalar else y
+        return self._with_ends(y, levels) if len(self._atoms) else y
 
-    ppf = icdf
+    def _with_ends(self, y: Array, levels: Array) -> Array:
+        """Quantiles y (n, m) with the ends of the support at levels 0 and 1, to which probabilities add up roughly."""
+        if not ((levels == 0) | (levels == 1)).any():
+            return y
+        low, high = self._rounded(self._latent.icdf([0.0, 1.0])[..., None])[..., 0].T[..., None]
+        y = np.where(levels == 0, np.minimum(low, self._atoms[0]), y)
+        return np.where(levels == 1, np.maximum(high, self._atoms[-1]), y)
 
-    def sample(self, n_samples: int = 1, random_state: Any = None) -> Array:
-        """Draws as they would be recorded."""
-        rng = as_generator(random_state)
-        draws = self._latent.sample(n_samples, rng)
-        if self._grid is not None:
-            draws = self._rounded(draws.reshape(len(self), n_samples, -1)).reshape(draws.shape)
-        if not len(self._values):
+    def _sample(self, n_samples: int, rng: np.random.Generator) -> Array:
+        draws = self._rounded(self._latent._sample(n_samples, rng))
+        if not len(self._atoms):
             return draws
-        ends = np.cumsum(self._share, axis=1)
-        which = (rng.random((len(self), n_samples, 1)) > ends[:, None, :-1]).sum(axis=-1)
-        return np.where(which == 0, draws, self._values[np.maximum(which - 1, 0)])
+        ends = np.cumsum(self._shares, axis=1)
+        which = (rng.random((len(self), n_samples, 1)) > ends[:, None, :-1]).sum(axis=-1)[..., None]
+        return np.where(which == 0, draws, self._atoms[np.maximum(which - 1, 0)])
 
-    def crps(self, y: ArrayLike) -> Array:
-        """Continuous ranked probability score of outcomes y (n,); rounding counts as continuous."""
-        if not len(self._values):
-            return self._latent.crps(y)
-        self._one_outcome("crps")
-        atoms, mass = self._latent.quadrature()
-        values = np.broadcast_to(self._values, self.atom_probs.shape)
-        return crps_of_atoms(
-            np.hstack([atoms, values]),
-            np.hstack([self._share[:, :1] * mass, self.atom_probs]),
-            np.asarray(y, dtype=np.float64)[:, None],
-        )
+    def _quadrature(self) -> tuple[Array, Array]:
+        values, masses = self._latent.quadrature() if self._grid is None else cell_quadrature(self._latent, self._grid)
+        atoms = np.broadcast_to(self._atoms, self.atom_probs.shape)
+        return np.hstack([values, atoms]), np.hstack([self._shares[:, :1] * masses, self.atom_probs])
 
-    def mean(self) -> Array:
-        """Conditional mean, (n,) or (n, d)."""
-        if not len(self._values):
-            return self._latent.mean()
-        return self._share[:, 0] * self._latent.mean() + self.atom_probs @ self._values
+    def _moments(self) -> tuple[Array, Array]:
+        if self.n_outcomes > 1:
+            return moments_of_draws(self._rounded(self._latent.quasi_sample()))
+        if self._grid is None:
+            mean, std = self._latent.mean(), self._latent.std()
+        else:
+            mean, std = cell_moments(self._latent, self._grid)
+        if not len(self._atoms):
+            return mean, std
+        atoms = np.broadcast_to(self._atoms, self.atom_probs.shape)
+        deviations = np.hstack([std[:, None], np.zeros(atoms.shape)])
+        return moments_of_mixture(self._shares, np.hstack([mean[:, None], atoms]), deviations)
 
-    def std(self) -> Array:
-        """Conditional standard deviation of each outcome, (n,) or (n, d)."""
-        if not len(self._values):
-            return self._latent.std()
-        mean = self.mean()
-        within = self._share[:, 0] * (self._latent.std() ** 2 + (self._latent.mean() - mean) ** 2)
-        return np.sqrt(within + (self.atom_probs * (self._values - mean[:, None]) ** 2).sum(axis=1))
+    def _marginal(self, j: int) -> SampledMarginal:
+        is_on_grid = self._grid is not None and bool(self._grid.step[j] > 0)
+        return SampledMarginal(self._rounded(self._latent.quasi_sample())[..., j], is_on_grid)
 
     def _continuous(self, points: Array) -> Array:
         """Log density (n, m) of the part that is no atom, spread over the cells of a grid."""
-        if self._grid is None:
-            return self._mixture.log_prob(points, self._x, self._n_threads)
+        if self._grid is None or not points.size:
+            return self._latent._logpdf(points)
         log_density = self._of_cells(points, self._grid)
         impossible = np.isneginf(log_density)
         if impossible.any():  # a cell that bounds cut may have its outcome inside and all that is looked at outside
-            log_density = np.where(impossible, self._mixture.log_prob(points, self._x, self._n_threads), log_density)
+            log_density = np.where(impossible, self._latent._logpdf(points), log_density)
         return log_density
 
     def _of_cells(self, points: Array, grid: Grid) -> Array:
+        """Log of the mean density (n, m) in the cells of outcomes (n, m, d)."""
         n, m, d = points.shape
         center = grid.round(points)
         if d > 1:
             cell = qmc.Sobol(d, rng=np.random.default_rng(0)).random(_N_CELL_POINTS) - 0.5
             inside = (center[:, :, None, :] + cell * grid.step).reshape(n, -1, d)
-            log_density = self._mixture.log_prob(inside, self._x, self._n_threads).reshape(n, m, -1)
+            log_density = self._latent._logpdf(inside).reshape(n, m, -1)
             return np.asarray(logsumexp(log_density, axis=-1)) - np.log(_N_CELL_POINTS)
         half = grid.step[0] / 2
         ends = self._latent.cdf(np.concatenate([center[..., 0] - half, center[..., 0] + half], axis=1))
         mass = ends[:, m:] - ends[:, :m]
-        at_center = self._mixture.log_prob(center, self._x, self._n_threads)
+        at_center = self._latent._logpdf(center)
         return np.where(mass > _FEW_DIGITS, np.log(np.maximum(mass, 1e-300) / grid.step[0]), at_center)
 
     def _rounded(self, y: Array) -> Array:
+        """Outcomes (..., d) as they are recorded."""
         return y if self._grid is None else self._grid.round(y)

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike
 
+from treecdf._common.typing import Array
 from treecdf.data.table import outcome_names as names_of_outcomes
 from treecdf.data.table import read_outcomes
+from treecdf.flows.distribution import ConditionalDistribution
 
-Array = NDArray[np.float64]
+
+class Model(Protocol):
+    """A fitted model that predicts distributions."""
+
+    def predict_distribution(self, X: ArrayLike) -> ConditionalDistribution:
+        """The conditional distributions at covariates X (n, q)."""
+        ...
 
 
-def predict(model: Any, X: Any) -> Any:
+def predict(model: Model, X: ArrayLike) -> ConditionalDistribution:
     """Conditional distributions at the rows of X."""
     if not hasattr(model, "predict_distribution"):
         raise TypeError(
@@ -34,13 +42,13 @@ def choose(outcome: int | None, n_outcomes: int) -> int:
     return int(outcome)
 
 
-def one_outcome(distribution: Any, outcome: int | None) -> Any:
+def one_outcome(distribution: ConditionalDistribution, outcome: int | None) -> ConditionalDistribution:
     """Distributions of one outcome: exact ones, or draws if the model has several."""
     j = choose(outcome, distribution.n_outcomes)
     return distribution if distribution.n_outcomes == 1 else distribution.marginal(j)
 
 
-def truth(y: Any, outcome: int | None, distribution: Any) -> Array:
+def truth(y: ArrayLike, outcome: int | None, distribution: ConditionalDistribution) -> Array:
     """True outcomes (n,) of the rows of a distribution, in the order of its rows."""
     values = read_outcomes(y, distribution.n_outcomes)
     if len(values) != len(distribution):
@@ -48,7 +56,7 @@ def truth(y: Any, outcome: int | None, distribution: Any) -> Array:
     return values[:, choose(outcome, distribution.n_outcomes)]
 
 
-def outcome_names(model: Any, y: Any, n_outcomes: int) -> list[str]:
+def outcome_names(model: Model, y: ArrayLike | None, n_outcomes: int) -> list[str]:
     """Names of the outcomes: those of y if it is a frame or a series, else those of the model's training rows."""
     learnt = getattr(model, "outcome_names_", None)
     if learnt is None or getattr(y, "columns", None) is not None or getattr(y, "name", None) is not None:

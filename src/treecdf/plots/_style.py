@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, cast
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.typing import ColorType
 
 # Okabe and Ito's colours, the darker ones first.
 BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY = "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"
@@ -11,7 +17,7 @@ COLOURS = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, INK, GREY)
 DENSITY_MAP = "magma_r"
 
 
-def pyplot() -> Any:
+def pyplot() -> ModuleType:
     """matplotlib.pyplot, or a complaint that says how to get it."""
     try:
         import matplotlib.pyplot as plt
@@ -20,24 +26,25 @@ def pyplot() -> Any:
     return plt
 
 
-def axes(ax: Any, size: tuple[float, float] = (6.0, 3.8)) -> tuple[Any, Any]:
+def axes(ax: Axes | None, size: tuple[float, float] = (6.0, 3.8)) -> tuple[Figure, Axes]:
     """Figure and axes to draw on: those of `ax`, or new ones."""
     if ax is None:
         figure, ax = pyplot().subplots(figsize=size, layout="constrained")
     else:
-        figure = ax.figure
+        figure = cast("Figure", ax.figure)  # or a part of a figure, which is drawn on in the same way
     ax.spines[["top", "right"]].set_visible(False)
     return figure, ax
 
 
-def paler(colour: str, strength: float) -> Any:
+def paler(colour: str, strength: float) -> tuple[float, float, float]:
     """The colour mixed with white: 0 is white, 1 the colour itself."""
     from matplotlib.colors import to_rgb
 
-    return tuple(1 - strength * (1 - part) for part in to_rgb(colour))
+    red, green, blue = (1 - strength * (1 - part) for part in to_rgb(colour))
+    return red, green, blue
 
 
-def colours(n: int) -> list[Any]:
+def colours(n: int) -> list[ColorType]:
     """n colours that can be told apart, from a scale of colours if there are many."""
     if n <= len(COLOURS):
         return list(COLOURS[:n])

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike
 
-Array = NDArray[np.float64]
+from treecdf._common.typing import Array, Ints
+
+# A frame of pandas or of polars; neither need be installed.
+Frame: TypeAlias = Any
+# One of its columns: an array of pandas, a series of polars, or a column of an array.
+Column: TypeAlias = Any
 
 
 class Covariates:
     """The covariates X (n, q) of a picture, column by column; frames stay frames of the same kind."""
 
-    def __init__(self, model: Any, X: Any) -> None:
-        self._frame = X if hasattr(X, "columns") else None
+    def __init__(self, model: object, X: ArrayLike) -> None:
+        self._frame: Frame = X if hasattr(X, "columns") else None
         self._columns = _columns_of_frame(X) if hasattr(X, "columns") else _columns_of_array(X)
         self.names = feature_names(model, X, len(self._columns))
 
@@ -45,7 +50,7 @@ class Covariates:
         place = {name: k for k, (name, _) in enumerate(self._levels(j))}
         return np.array([place.get(name, np.nan) for name in names], dtype=np.float64)
 
-    def grid(self, j: int, n_grid: int) -> tuple[Array | list[str], Any]:
+    def grid(self, j: int, n_grid: int) -> tuple[Array | list[str], Column]:
         """Values that column j runs over, to show, and to put into the column.
 
         Few numbers, and names, are taken as they are; many are spaced equally over their range.
@@ -59,16 +64,16 @@ class Covariates:
             values = np.linspace(values[0], values[-1], n_grid)
         return values, values
 
-    def take(self, rows: NDArray[np.int64]) -> list[Any]:
+    def take(self, rows: Ints) -> list[Column]:
         """Columns of some of the rows."""
         return [column[rows] for column in self._columns]
 
-    def typical(self, m: int, fixed: Mapping[int | str, Any]) -> list[Any]:
+    def typical(self, m: int, fixed: Mapping[int | str, float | str]) -> list[Column]:
         """Columns of m equal rows: medians and commonest names, but for what is fixed."""
         given = {self.find(name): value for name, value in fixed.items()}
         return [self._constant(j, m, given.get(j)) for j in range(len(self._columns))]
 
-    def table(self, columns: list[Any]) -> Any:
+    def table(self, columns: list[Column]) -> ArrayLike:
         """What the model takes, made of columns."""
         if self._frame is not None:
             return type(self._frame)(dict(zip(self._frame.columns, columns, strict=True)))
@@ -78,7 +83,8 @@ class Covariates:
             table[:, j] = column
         return table
 
-    def _constant(self, j: int, m: int, value: Any) -> Any:
+    def _constant(self, j: int, m: int, value: float | str | None) -> Column:
+        """Column j of m equal rows: a given value, else the median or the commonest name."""
         numbers = self.numbers(j)
         if numbers is not None:
             return np.full(m, np.nanmedian(numbers) if value is None else value, dtype=np.float64)
@@ -99,26 +105,28 @@ class Covariates:
         return [(str(name), rows[k]) for name, k in zip(names, first, strict=True)]
 
 
-def feature_names(model: Any, X: Any, q: int) -> list[str]:
+def feature_names(model: object, X: ArrayLike | None, q: int) -> list[str]:
     """Names of the covariates: the frame's, those the model was fitted with, or x0, x1, ..."""
-    names = X.columns if hasattr(X, "columns") else getattr(model, "feature_names_in_", None)
+    names = getattr(X, "columns", getattr(model, "feature_names_in_", None))
     return [f"x{j}" for j in range(q)] if names is None else [str(name) for name in names]
 
 
-def _columns_of_frame(X: Any) -> list[Any]:
+def _columns_of_frame(X: Frame) -> list[Column]:
     """pandas: arrays without an index, dtypes kept; polars: series."""
     if hasattr(X, "iloc"):
         return [X.iloc[:, j].array for j in range(X.shape[1])]
     return list(X.get_columns())
 
 
-def _columns_of_array(X: Any) -> list[Any]:
+def _columns_of_array(X: ArrayLike) -> list[Column]:
+    """Columns of an array (n, q)."""
     values = np.asarray(X)
     if values.ndim != 2:
         raise ValueError(f"Expected X of shape (n, covariates); got {values.shape}.")
     return list(values.T)
 
 
-def _is_number(column: Any) -> bool:
+def _is_number(column: Column) -> bool:
+    """Whether a column holds numbers, not names."""
     dtype = column.dtype
     return dtype.kind in "iuf" if hasattr(dtype, "kind") else bool(dtype.is_numeric())

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike
 from scipy.stats import binom, kstest
 
-from treecdf.plots._outcomes import one_outcome, predict, truth
+from treecdf._common.typing import Array
+from treecdf.plots._outcomes import Model, one_outcome, predict, truth
 from treecdf.plots._style import BLUE, GREY, INK, axes, paler
 
-Array = NDArray[np.float64]
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 _BAND = (0.025, 0.975)  # ends of the band that holds 95 % of what a perfect model gives
 _LEVELS = tuple(np.arange(1, 20) / 20)
@@ -33,6 +35,15 @@ class PITDisplay:
         95 % of the bars of a perfect model are between these heights.
     ks, p_value : float
         Kolmogorov-Smirnov distance from the uniform distribution, and its p-value.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from treecdf import TreeFlowRegressor, plots
+    >>> x = np.linspace(0, 1, 60)[:, None]
+    >>> model = TreeFlowRegressor(effort="fast", max_trees=5, random_state=0).fit(x, x[:, 0] ** 2)
+    >>> plots.PITDisplay.from_estimator(model, x, x[:, 0] ** 2).pit.shape
+    (60,)
     """
 
     def __init__(self, pit: Array, n_bins: int | None = None) -> None:
@@ -48,16 +59,23 @@ class PITDisplay:
 
     @classmethod
     def from_estimator(
-        cls, model: Any, X: Any, y: Any, *, n_bins: int | None = None, outcome: int | None = None, ax: Any = None
+        cls,
+        model: Model,
+        X: ArrayLike,
+        y: ArrayLike,
+        *,
+        n_bins: int | None = None,
+        outcome: int | None = None,
+        ax: Axes | None = None,
     ) -> Self:
         """From rows the model was not trained on; `outcome` says which, if there are several."""
         return cls(_pit(model, X, y, outcome), n_bins).plot(ax)
 
-    def plot(self, ax: Any = None) -> Self:
+    def plot(self, ax: Axes | None = None) -> Self:
         """Draw on the given axes or on new ones."""
         self.figure_, self.ax_ = axes(ax, (5.4, 3.4))
-        bar = {"color": paler(BLUE, 0.6), "edgecolor": "white"}
-        self.ax_.bar(self.edges[:-1], self.height, np.diff(self.edges), align="edge", **bar)
+        width = np.diff(self.edges)
+        self.ax_.bar(self.edges[:-1], self.height, width, align="edge", color=paler(BLUE, 0.6), edgecolor="white")
         self.ax_.axhspan(*self.band, color=GREY, alpha=0.3, linewidth=0, label="95 % of a perfect model's bars")
         self.ax_.axhline(1.0, color=INK, linewidth=1, linestyle="--")
         self.ax_.set(xlabel="PIT: CDF at the true outcome", ylabel="density", xlim=(0, 1))
@@ -76,6 +94,15 @@ class CalibrationDisplay:
         Promised and found share.
     low, high : (m,) arrays
         95 % of perfect models have a coverage between these, level by level.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from treecdf import TreeFlowRegressor, plots
+    >>> x = np.linspace(0, 1, 61)[:, None]
+    >>> model = TreeFlowRegressor(effort="fast", max_trees=5, random_state=0).fit(x, x[:, 0] ** 2)
+    >>> plots.CalibrationDisplay.from_estimator(model, x, x[:, 0] ** 2, levels=[0.5, 0.9]).coverage.shape
+    (2,)
     """
 
     def __init__(self, pit: Array, levels: Sequence[float] = _LEVELS) -> None:
@@ -90,18 +117,18 @@ class CalibrationDisplay:
     @classmethod
     def from_estimator(
         cls,
-        model: Any,
-        X: Any,
-        y: Any,
+        model: Model,
+        X: ArrayLike,
+        y: ArrayLike,
         *,
         levels: Sequence[float] = _LEVELS,
         outcome: int | None = None,
-        ax: Any = None,
+        ax: Axes | None = None,
     ) -> Self:
         """From rows the model was not trained on; `outcome` says which, if there are several."""
         return cls(_pit(model, X, y, outcome), levels).plot(ax)
 
-    def plot(self, ax: Any = None) -> Self:
+    def plot(self, ax: Axes | None = None) -> Self:
         """Draw on the given axes or on new ones."""
         self.figure_, self.ax_ = axes(ax, (4.6, 4.4))
         ends = np.concatenate([[0.0], self.levels, [1.0]])
@@ -117,7 +144,7 @@ class CalibrationDisplay:
         return self
 
 
-def _pit(model: Any, X: Any, y: Any, outcome: int | None) -> Array:
+def _pit(model: Model, X: ArrayLike, y: ArrayLike, outcome: int | None) -> Array:
     """CDF (n,) of each row at its true outcome."""
     distribution = predict(model, X)
     values = truth(y, outcome, distribution)

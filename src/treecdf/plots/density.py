@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike
 from scipy.special import expit
 
+from treecdf._common.typing import Array, Bools
 from treecdf.data.table import read_outcomes
-from treecdf.plots._outcomes import choose, outcome_names, predict
+from treecdf.flows.distribution import ConditionalDistribution
+from treecdf.plots._outcomes import Model, choose, outcome_names, predict
 from treecdf.plots._style import DENSITY_MAP, GREY, INK, axes, colours
 
-Array = NDArray[np.float64]
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 _TAIL = 0.001  # probability beyond each end of the grid
 _TAIL_OF_DRAWS = 0.003  # the same of two outcomes, whose range is known through draws
@@ -34,6 +37,15 @@ class ConditionalDensityDisplay:
         Of one outcome at the points for every row, or of two at all pairs of points.
     labels : list of str
         Of the rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from treecdf import TreeFlowRegressor, plots
+    >>> x = np.linspace(0, 1, 62)[:, None]
+    >>> model = TreeFlowRegressor(effort="fast", max_trees=5, random_state=0).fit(x, x[:, 0] ** 2)
+    >>> plots.ConditionalDensityDisplay.from_estimator(model, x[:2]).density.shape[0]
+    2
     """
 
     def __init__(
@@ -49,14 +61,14 @@ class ConditionalDensityDisplay:
     @classmethod
     def from_estimator(
         cls,
-        model: Any,
-        X: Any,
+        model: Model,
+        X: ArrayLike,
         *,
-        y: Any = None,
+        y: ArrayLike | None = None,
         labels: Sequence[str] | None = None,
         n_grid: int | None = None,
         outcome: int | None = None,
-        ax: Any = None,
+        ax: Axes | None = None,
     ) -> Self:
         """From a fitted model and the rows X to show: one of two outcomes, else at most eight.
 
@@ -80,7 +92,7 @@ class ConditionalDensityDisplay:
         shown = None if points is None else points[:, j]
         return cls(grid, density, _labels(labels, len(distribution)), names[j : j + 1], shown).plot(ax)
 
-    def plot(self, ax: Any = None) -> Self:
+    def plot(self, ax: Axes | None = None) -> Self:
         """Draw on the given axes or on new ones."""
         if len(self.y_grid) == 1:
             self._plot_curves(ax)
@@ -88,7 +100,7 @@ class ConditionalDensityDisplay:
             self._plot_map(ax)
         return self
 
-    def _plot_curves(self, ax: Any) -> None:
+    def _plot_curves(self, ax: Axes | None) -> None:
         self.figure_, self.ax_ = axes(ax)
         (y,) = self.y_grid
         for k, colour in enumerate(colours(len(self.density))):
@@ -104,7 +116,7 @@ class ConditionalDensityDisplay:
             self.ax_.plot([], [], "o", color=GREY, markersize=8, label="true outcome")
         self.ax_.legend(frameon=False, loc="best")
 
-    def _plot_map(self, ax: Any) -> None:
+    def _plot_map(self, ax: Axes | None) -> None:
         self.figure_, self.ax_ = axes(ax, (5.6, 4.4))
         first, second = self.y_grid
         colours_of = self.ax_.pcolormesh(first, second, self.density.T, cmap=DENSITY_MAP, vmin=0, rasterized=True)
@@ -114,7 +126,8 @@ class ConditionalDensityDisplay:
             self.ax_.contour(first, second, self.density.T, levels=[height], colors=INK, linestyles=style, linewidths=1)
             self.ax_.plot([], [], color=INK, linestyle=style, linewidth=1, label=f"holds {100 * share:g} %")
         if self.points is not None:
-            self.ax_.scatter(*self.points.T, s=14, color="white", edgecolors=INK, linewidths=0.7, zorder=3)
+            first_true, second_true = self.points.T
+            self.ax_.scatter(first_true, second_true, s=14, color="white", edgecolors=INK, linewidths=0.7, zorder=3)
         seen = self.density >= _FAINT * self.density.max()
         self.ax_.set(xlim=_ends(first, seen.any(axis=1)), ylim=_ends(second, seen.any(axis=0)))
         self.ax_.legend(frameon=False, loc="best", fontsize="small")
@@ -127,7 +140,7 @@ class ConditionalDensityDisplay:
         return [float(ordered[np.searchsorted(inside, share)]) for share in _REGIONS]
 
 
-def _ends(y: Array, seen: NDArray[np.bool_], points: Array | None = None) -> tuple[float, float]:
+def _ends(y: Array, seen: Bools, points: Array | None = None) -> tuple[float, float]:
     """First and last value that is seen, or is a point."""
     shown = np.concatenate([y[seen], [] if points is None else points])
     return float(shown.min()), float(shown.max())
@@ -141,7 +154,7 @@ def _labels(labels: Sequence[str] | None, n: int) -> list[str]:
     return [str(label) for label in labels]
 
 
-def _curves(distribution: Any, n_grid: int) -> tuple[tuple[Array, ...], Array]:
+def _curves(distribution: ConditionalDistribution, n_grid: int) -> tuple[tuple[Array, ...], Array]:
     """Exact densities (rows, m) on one grid; quantiles are among its points, so that no peak falls between them."""
     levels = np.concatenate([[_TAIL, 1 - _TAIL], expit(np.linspace(-14, 14, 141))])
     quantiles = distribution.icdf(levels)
@@ -150,7 +163,7 @@ def _curves(distribution: Any, n_grid: int) -> tuple[tuple[Array, ...], Array]:
     return (y,), distribution.pdf(np.tile(y, (len(distribution), 1)))
 
 
-def _curves_of_draws(marginal: Any, n_cells: int = 40) -> tuple[tuple[Array, ...], Array]:
+def _curves_of_draws(marginal: ConditionalDistribution, n_cells: int = 40) -> tuple[tuple[Array, ...], Array]:
     """Densities (rows, m) in the middle of cells, from the share of the draws in each."""
     ends = marginal.icdf([_TAIL, 1 - _TAIL])
     edges = np.linspace(*_widen(float(ends.min()), float(ends.max())), n_cells + 1)
@@ -158,7 +171,7 @@ def _curves_of_draws(marginal: Any, n_cells: int = 40) -> tuple[tuple[Array, ...
     return ((edges[1:] + edges[:-1]) / 2,), np.diff(cdf, axis=1) / np.diff(edges)
 
 
-def _joint(distribution: Any, n_grid: int) -> tuple[tuple[Array, ...], Array]:
+def _joint(distribution: ConditionalDistribution, n_grid: int) -> tuple[tuple[Array, ...], Array]:
     """Exact joint density (m, m) of two outcomes at one row."""
     if len(distribution) != 1:
         raise ValueError(f"Expected one row in X for two outcomes; got {len(distribution)}: choose one, or an outcome.")

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike
 
 from treecdf._common.random import as_generator
+from treecdf._common.typing import Array
 from treecdf._common.validation import check_setting
-from treecdf.plots._outcomes import choose, outcome_names, predict
+from treecdf.flows.arguments import Seed
+from treecdf.flows.distribution import ConditionalDistribution
+from treecdf.plots._outcomes import Model, choose, outcome_names, predict
 from treecdf.plots._style import BLUE, DENSITY_MAP, axes
 from treecdf.plots._tables import Covariates
 
-Array = NDArray[np.float64]
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 _KINDS = ("density", "quantiles")
 _LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
@@ -38,6 +42,15 @@ class CovariateEffectDisplay:
         Mean CDF at the edges.
     density : (m, k) array
         Mean density in the cells.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from treecdf import TreeFlowRegressor, plots
+    >>> x = np.linspace(0, 1, 63)[:, None]
+    >>> model = TreeFlowRegressor(effort="fast", max_trees=5, random_state=0).fit(x, x[:, 0] ** 2)
+    >>> plots.CovariateEffectDisplay.from_estimator(model, x, 0, n_grid=5, n_cells=20).density.shape
+    (5, 20)
     """
 
     def __init__(
@@ -49,8 +62,8 @@ class CovariateEffectDisplay:
     @classmethod
     def from_estimator(
         cls,
-        model: Any,
-        X: Any,
+        model: Model,
+        X: ArrayLike,
         feature: int | str,
         *,
         kind: str = "density",
@@ -59,8 +72,8 @@ class CovariateEffectDisplay:
         n_grid: int = 24,
         n_cells: int = 80,
         outcome: int | None = None,
-        random_state: Any = 0,
-        ax: Any = None,
+        random_state: Seed = 0,
+        ax: Axes | None = None,
     ) -> Self:
         """From a fitted model and rows X, of which at most `max_rows` are taken at random.
 
@@ -87,7 +100,7 @@ class CovariateEffectDisplay:
             check_setting("levels", level, 0.01 <= level <= 0.99, "between 0.01 and 0.99")
         return np.column_stack([np.interp(levels, row, self.y_edges) for row in self.cdf])
 
-    def plot(self, ax: Any = None, *, kind: str = "density", levels: Sequence[float] = _LEVELS) -> Self:
+    def plot(self, ax: Axes | None = None, *, kind: str = "density", levels: Sequence[float] = _LEVELS) -> Self:
         """Draw on the given axes or on new ones."""
         check_setting("kind", kind, kind in _KINDS, "'density' or 'quantiles'")
         self.figure_, self.ax_ = axes(ax)
@@ -130,7 +143,7 @@ class CovariateEffectDisplay:
             )
 
 
-def _mean_cdf(distribution: Any, m: int, n_cells: int, outcome: int) -> tuple[Array, Array]:
+def _mean_cdf(distribution: ConditionalDistribution, m: int, n_cells: int, outcome: int) -> tuple[Array, Array]:
     """Edges of cells, and the mean over rows of the exact CDFs there, for m values with equally many rows each."""
     n = len(distribution) // m
     some = np.concatenate([k * n + np.arange(min(n, _N_RANGE_ROWS)) for k in range(m)])
@@ -140,7 +153,9 @@ def _mean_cdf(distribution: Any, m: int, n_cells: int, outcome: int) -> tuple[Ar
     return edges, cdf.reshape(m, n, -1).mean(axis=1)
 
 
-def _mean_cdf_of_draws(distribution: Any, m: int, n_cells: int, outcome: int) -> tuple[Array, Array]:
+def _mean_cdf_of_draws(
+    distribution: ConditionalDistribution, m: int, n_cells: int, outcome: int
+) -> tuple[Array, Array]:
     """The same of one outcome of several, from draws."""
     draws = np.sort(distribution.sample(_N_DRAWS, random_state=0)[..., outcome].reshape(m, -1), axis=1)
     low, high = np.quantile(draws, [_TAIL, 1 - _TAIL])

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike
 
+from treecdf._common.typing import Array
 from treecdf._common.validation import check_setting
 from treecdf.data.table import read_outcomes
-from treecdf.plots._outcomes import choose, one_outcome, outcome_names, predict
+from treecdf.plots._outcomes import Model, choose, one_outcome, outcome_names, predict
 from treecdf.plots._style import BLUE, INK, axes, paler
 from treecdf.plots._tables import Covariates
 
-Array = NDArray[np.float64]
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 _LEVELS = (0.5, 0.8, 0.95)
 
@@ -31,6 +33,15 @@ class FanChartDisplay:
     lower, upper : (k, m) arrays
         Ends of the intervals.
     median : (m,) array
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from treecdf import TreeFlowRegressor, plots
+    >>> x = np.linspace(0, 1, 64)[:, None]
+    >>> model = TreeFlowRegressor(effort="fast", max_trees=5, random_state=0).fit(x, x[:, 0] ** 2)
+    >>> plots.FanChartDisplay.from_estimator(model, x, 0, levels=[0.5, 0.9], n_grid=10).lower.shape
+    (2, 10)
     """
 
     def __init__(
@@ -50,16 +61,16 @@ class FanChartDisplay:
     @classmethod
     def from_estimator(
         cls,
-        model: Any,
-        X: Any,
+        model: Model,
+        X: ArrayLike,
         feature: int | str,
         *,
-        y: Any = None,
-        at: Mapping[int | str, Any] | None = None,
+        y: ArrayLike | None = None,
+        at: Mapping[int | str, float | str] | None = None,
         levels: Sequence[float] = _LEVELS,
         n_grid: int = 80,
         outcome: int | None = None,
-        ax: Any = None,
+        ax: Axes | None = None,
     ) -> Self:
         """From a fitted model and rows X that say over what range the feature runs.
 
@@ -84,7 +95,7 @@ class FanChartDisplay:
         held = "" if len(columns) == 1 else "others as given" if at else "others at their medians"
         return cls(values, level, lower, quantiles[0], upper, names, held, points).plot(ax)
 
-    def plot(self, ax: Any = None) -> Self:
+    def plot(self, ax: Axes | None = None) -> Self:
         """Draw on the given axes or on new ones."""
         self.figure_, self.ax_ = axes(ax)
         if self.points is not None:
@@ -104,7 +115,7 @@ class FanChartDisplay:
         for k in reversed(range(len(self.levels))):
             self.ax_.fill_between(self.values, self.lower[k], self.upper[k], zorder=2, **self._band(k))
         self.ax_.plot(self.values, self.median, color=BLUE, linewidth=2, label="median", zorder=3)
-        self.ax_.set_xlim(self.values[0], self.values[-1])
+        self.ax_.set_xlim(float(self.values[0]), float(self.values[-1]))
 
     def _draw_bars(self) -> None:
         place = np.arange(len(self.values))

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from treecdf._common.typing import Array, Ints
 from treecdf.plots._style import COLOURS, GREY, INK, axes, colours
 
-Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.typing import ColorType
+
+
+class WithHistory(Protocol):
+    """A fitted model that remembers its training."""
+
+    history_: Mapping[str, Array | Ints]
 
 
 class HistoryDisplay:
@@ -29,9 +36,18 @@ class HistoryDisplay:
         Trees in the member's flow at that time, those dropped before not counted.
     best : dict of int
         For each member that kept trees, the place in these arrays of its last tree kept.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from treecdf import TreeFlowRegressor, plots
+    >>> x = np.linspace(0, 1, 65)[:, None]
+    >>> model = TreeFlowRegressor(effort="fast", max_trees=5, random_state=0).fit(x, x[:, 0] ** 2)
+    >>> plots.HistoryDisplay.from_estimator(model).n_trees[0].item()
+    1
     """
 
-    def __init__(self, history: Mapping[str, NDArray[Any]]) -> None:
+    def __init__(self, history: Mapping[str, Array | Ints]) -> None:
         self.member, self.stage, self.kept = history["member"], history["stage"], history["kept"].astype(bool)
         self.train, self.validation = history["train"], history["validation"]
         self.n_trees = np.zeros(len(self.member), dtype=np.int64)
@@ -45,14 +61,14 @@ class HistoryDisplay:
                     self.best[int(member)] = int(rows[self.kept[rows]][-1])
 
     @classmethod
-    def from_estimator(cls, model: Any, *, ax: Any = None) -> Self:
+    def from_estimator(cls, model: WithHistory, *, ax: Axes | None = None) -> Self:
         """From a fitted model."""
         check_is_fitted(model)
         if not len(model.history_["member"]):
             raise ValueError("The model has grown no trees: there is no history to draw.")
         return cls(model.history_).plot(ax)
 
-    def plot(self, ax: Any = None) -> Self:
+    def plot(self, ax: Axes | None = None) -> Self:
         """Draw on the given axes or on new ones."""
         self.figure_, self.ax_ = axes(ax, (6.4, 3.8))
         members = np.unique(self.member)
@@ -65,13 +81,13 @@ class HistoryDisplay:
             self.ax_.plot([], [], color=INK, linestyle="", marker="|", markersize=12, label="next stage")
         self.ax_.plot([], [], color=INK, linestyle="", marker="o", label="best, later trees dropped")
         self.ax_.set(xlabel="trees", ylabel="mean log-likelihood", title="Training")
-        self.ax_.xaxis.get_major_locator().set_params(integer=True)
+        self.ax_.xaxis.get_major_locator().set_params(integer=True)  # type: ignore[call-arg]  # of the AutoLocator
         self.ax_.set_xlim(left=0)
         beside = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5)} if len(members) > 1 else {"loc": "best"}
         self.ax_.legend(frameon=False, **beside)
         return self
 
-    def _draw_member(self, member: int, colour: Any, n_members: int) -> None:
+    def _draw_member(self, member: int, colour: ColorType, n_members: int) -> None:
         scores = {"--": self.train, "-": self.validation}
         start: Ints = np.zeros(0, dtype=np.int64)
         label = f"member {member}" if 1 < n_members <= len(COLOURS) else None
@@ -98,8 +114,15 @@ class HistoryDisplay:
     def _draw_boundary(self, number: int, place: int) -> None:
         if number:
             self.ax_.axvline(place, color=GREY, linewidth=1, linestyle=":")
-        aside = {"xytext": (4, 3), "textcoords": "offset points", "xycoords": ("data", "axes fraction")}
-        self.ax_.annotate(f"stage {number + 1}", (place, 0), color=INK, fontsize="small", **aside)
+        self.ax_.annotate(
+            f"stage {number + 1}",
+            (place, 0),
+            (4, 3),
+            xycoords=("data", "axes fraction"),
+            textcoords="offset points",
+            color=INK,
+            fontsize="small",
+        )
 
     def _stages(self, member: int) -> list[Ints]:
         """Places of the member's trees, stage by stage."""

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from treecdf._common.typing import Array
 from treecdf.plots._style import BLUE, axes
 from treecdf.plots._tables import feature_names
 
-Array = NDArray[np.float64]
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+class WithImportances(Protocol):
+    """A fitted model that knows which covariates matter."""
+
+    @property
+    def feature_importances_(self) -> Array:
+        """Importances (q,) of the covariates."""
+        ...
 
 
 class ImportanceDisplay:
@@ -23,6 +33,15 @@ class ImportanceDisplay:
         Largest first.
     names : list of str
         The covariates' names in the same order.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from treecdf import TreeFlowRegressor, plots
+    >>> x = np.linspace(0, 1, 66)[:, None]
+    >>> model = TreeFlowRegressor(effort="fast", max_trees=5, random_state=0).fit(x, x[:, 0] ** 2)
+    >>> plots.ImportanceDisplay.from_estimator(model).names
+    ['x0']
     """
 
     def __init__(self, importances: Array, names: list[str]) -> None:
@@ -31,13 +50,13 @@ class ImportanceDisplay:
         self.names = [names[j] for j in order]
 
     @classmethod
-    def from_estimator(cls, model: Any, *, max_features: int = 20, ax: Any = None) -> Self:
+    def from_estimator(cls, model: WithImportances, *, max_features: int = 20, ax: Axes | None = None) -> Self:
         """From a fitted model; at most so many bars are drawn."""
         check_is_fitted(model)
         importances = model.feature_importances_
         return cls(importances, feature_names(model, None, len(importances))).plot(ax, max_features=max_features)
 
-    def plot(self, ax: Any = None, *, max_features: int = 20) -> Self:
+    def plot(self, ax: Axes | None = None, *, max_features: int = 20) -> Self:
         """Draw on the given axes or on new ones."""
         shown = self.importances[:max_features]
         self.figure_, self.ax_ = axes(ax, (5.4, 0.9 + 0.32 * len(shown)))

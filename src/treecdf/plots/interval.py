@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike
 
+from treecdf._common.typing import Array
 from treecdf._common.validation import check_setting
-from treecdf.plots._outcomes import choose, one_outcome, outcome_names, predict, truth
+from treecdf.plots._outcomes import Model, choose, one_outcome, outcome_names, predict, truth
 from treecdf.plots._style import BLUE, INK, VERMILION, axes
 
-Array = NDArray[np.float64]
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 _ORDERS = ("median", "truth")
 
@@ -27,6 +29,15 @@ class IntervalDisplay:
         Whether the true outcome is inside the interval.
     level : float
         Probability the intervals promise.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from treecdf import TreeFlowRegressor, plots
+    >>> x = np.linspace(0, 1, 67)[:, None]
+    >>> model = TreeFlowRegressor(effort="fast", max_trees=5, random_state=0).fit(x, x[:, 0] ** 2)
+    >>> plots.IntervalDisplay.from_estimator(model, x, x[:, 0] ** 2, level=0.8).hit.shape
+    (67,)
     """
 
     def __init__(self, lower: Array, median: Array, upper: Array, truth: Array, level: float, name: str = "y") -> None:
@@ -37,15 +48,15 @@ class IntervalDisplay:
     @classmethod
     def from_estimator(
         cls,
-        model: Any,
-        X: Any,
-        y: Any,
+        model: Model,
+        X: ArrayLike,
+        y: ArrayLike,
         *,
         level: float = 0.9,
         sort_by: str = "median",
         max_rows: int = 150,
         outcome: int | None = None,
-        ax: Any = None,
+        ax: Axes | None = None,
     ) -> Self:
         """From rows the model was not trained on; `outcome` says which, if there are several."""
         check_setting("sort_by", sort_by, sort_by in _ORDERS, "'median' or 'truth'")
@@ -56,7 +67,7 @@ class IntervalDisplay:
         lower, median, upper = one_outcome(distribution, outcome).icdf([(1 - level) / 2, 0.5, (1 + level) / 2]).T
         return cls(lower, median, upper, values, level, name).plot(ax, sort_by=sort_by, max_rows=max_rows)
 
-    def plot(self, ax: Any = None, *, sort_by: str = "median", max_rows: int = 150) -> Self:
+    def plot(self, ax: Axes | None = None, *, sort_by: str = "median", max_rows: int = 150) -> Self:
         """Draw on the given axes or on new ones; of more than max_rows rows, every so many-th in order."""
         check_setting("sort_by", sort_by, sort_by in _ORDERS, "'median' or 'truth'")
         self.figure_, self.ax_ = axes(ax, (7.0, 3.8))
