@@ -68,7 +68,6 @@ class Presence:
     intercept: Array  # (K,), in this order
     slopes: tuple[Array, ...]  # of the features
     largest: float  # log odds: what was never seen in n rows is not impossible
-    ridge: float
 
     @staticmethod
     def fit(effects: Array, present: Bools, fold: Ints) -> Presence:
@@ -78,7 +77,7 @@ class Presence:
         ridge = _best_ridge(effects, sorted_present, fold)
         fits = [_fit_taxon(effects, sorted_present, k, ridge) for k in range(len(order))]
         intercept, slopes = np.array([fit[0] for fit in fits]), tuple(fit[1] for fit in fits)
-        return Presence(order, intercept, slopes, float(np.log(4 * len(effects))), ridge)
+        return Presence(order, intercept, slopes, float(np.log(4 * len(effects))))
 
     def _log_odds(self, k: int, effects: Array, earlier: Bools) -> Array:
         """Of the k-th taxon in order, given presences of the taxa before it (n, k)."""
