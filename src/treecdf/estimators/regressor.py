@@ -277,12 +277,17 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
         plan = make_plan(self, len(table), table.x.shape[1], bounds, has_repeats(table.y))
 
         announce_compilation()
-        with contextlib.closing(Progress(self.verbose)) as progress, stop_by_interrupt(self.on_interrupt) as stop:
+        with (
+            contextlib.closing(Progress(self.verbose)) as progress,
+            stop_by_interrupt(self.on_interrupt) as stop,
+            checkpoint,
+        ):
             report, steps = _reporter(progress, self.max_trees), partial(checkpoint.steps, stop)
             ensemble = fit_ensemble(plan, table, validation, rng, self.n_jobs, self._n_threads(), report, steps)
+        self._finish(ensemble, table, rng)
         if not ensemble.missing:
             checkpoint.remove()
-        return self._finish(ensemble, table, rng)
+        return self
 
     def fit_parquet(
         self,
