@@ -490,7 +490,7 @@ HOSTILE = {
     "unknown class": ("nodes", _set(("objects", 0, 0), "Popen"), "a part this treecdf knows"),
     "unknown field": ("nodes", _set(("objects", 0, 1, "__class__"), 1), "and no others"),
     "later part": ("nodes", _of("TreeFlow", "base", {"object": 10**6}), "an object that is there"),
-    "missing field": ("nodes", lambda document, _: _object(document, "TreeFlow").pop("base"), "fields of TreeFlow, all"),
+    "missing field": ("nodes", lambda document, _: _object(document, "TreeFlow").pop("base"), "fields of TreeFlow"),
     "wrong part": ("nodes", _of("TreeFlow", "base", lambda own: {"object": 0}), "Support or Student or Conditional"),
     "unknown attribute": ("nodes", _set(("fitted", "predict"), 1), "attributes of a fitted model"),
     "no attribute": ("nodes", lambda document, _: document["fitted"].pop("mixture_"), "the attribute mixture_"),
