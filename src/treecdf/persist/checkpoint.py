@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -33,7 +33,7 @@ from treecdf.data.table import Table
 from treecdf.flows.results import Fitted, History
 from treecdf.flows.tree import TreeSequence
 from treecdf.persist.checks.models import check_grown, check_learnt, check_result
-from treecdf.persist.checks.values import ModelFileError, expect
+from treecdf.persist.checks.values import FromFile, ModelFileError, expect
 from treecdf.persist.files import ForeignPartError, fingerprint, own_version, packed, refusing, verified
 from treecdf.persist.locking import LOCK, locked
 
@@ -55,7 +55,7 @@ def _refusing(path: Path, is_whole: bool) -> Iterator[None]:
         raise ModelFileError(f"{error} Remove {path.parent} to begin anew.") from error.__cause__
 
 
-def _read_section(path: Path, data: bytes, name: str) -> dict[str, Any]:
+def _read_section(path: Path, data: bytes, name: str) -> dict[str, FromFile]:
     """The only section of a file of a checkpoint; what is in it is not checked yet."""
     with _refusing(path, is_whole=False):
         content = verified(data, (_FORMAT,))
@@ -78,7 +78,7 @@ class NoCheckpoint:
     def __exit__(self, *_: object) -> None:
         pass
 
-    def generator(self, random_state: Any) -> np.random.Generator:
+    def generator(self, random_state: FromFile) -> np.random.Generator:
         """The random generator of the fit, from what the user gave as a seed."""
         return as_generator(random_state)
 
@@ -127,7 +127,7 @@ class Checkpoint(NoCheckpoint):
     def _changed(self) -> ValueError:
         return ValueError(f"Another fit has used the checkpoint {self.path} meanwhile. Try again, or name another.")
 
-    def generator(self, random_state: Any) -> np.random.Generator:
+    def generator(self, random_state: FromFile) -> np.random.Generator:
         """The generator of the fit; without a seed that of the fit that is gone on with, or a new one."""
         if random_state is None:
             before = None if self._before is None else self._before["seed"]
@@ -197,12 +197,12 @@ class Checkpoint(NoCheckpoint):
     def _files(self, pattern: str) -> list[Path]:
         return list(self.path.glob(pattern))
 
-    def _read_begun(self) -> dict[str, Any] | None:
+    def _read_begun(self) -> dict[str, FromFile] | None:
         """What the directory says about its fit; None if no job has written anything yet, so that nothing is lost."""
         is_begun = (self.path / _FIT).exists() and bool(self._files("job-*.tcdf"))
         return self._read() if is_begun else None
 
-    def _read(self) -> dict[str, Any]:
+    def _read(self) -> dict[str, FromFile]:
         """Checksums and the seed of the fit the directory is of."""
         path = self.path / _FIT
         fit = _read_section(path, path.read_bytes(), "fit")
@@ -225,7 +225,7 @@ class KeptSteps(Steps):
         self.path, self.fit, self.pace = path, fit, pace
         # For each step its stage, what was done, and the state of the generator after it (None if not known; it is for
         # the last). It is one list, so that an interrupt does not find half of a step in it.
-        self._log: list[tuple[int, Any, Any]] = []
+        self._log: list[tuple[int, FromFile, FromFile]] = []
         self._n_taken = self._n_written = 0
         self._due: float | None = None
 
@@ -234,23 +234,27 @@ class KeptSteps(Steps):
         rng: np.random.Generator,
         n_covariates: int,
         shape: tuple[int, ...],
-        fit: Callable[[], tuple[Any, Array]],
-    ) -> tuple[Any, Array]:
+        fit: Callable[[], tuple[FromFile, Array]],
+    ) -> tuple[FromFile, Array]:
         """As `Steps.learn`."""
         check = partial(check_learnt, n_covariates=n_covariates, shape=shape)
-        step: tuple[Any, Array] = self._do(rng, _LEARN, check, partial(super().learn, rng, n_covariates, shape, fit))
+        step: tuple[FromFile, Array] = self._do(
+            rng, _LEARN, check, partial(super().learn, rng, n_covariates, shape, fit)
+        )
         return step
 
     def grow(
-        self, rng: np.random.Generator, stage: int, rows: Sequence[Grown], grow: Callable[[], list[Any]]
-    ) -> list[Any]:
+        self, rng: np.random.Generator, stage: int, rows: Sequence[Grown], grow: Callable[[], list[FromFile]]
+    ) -> list[FromFile]:
         """As `Steps.grow`."""
         sizes = {"n_covariates": rows[0].n_covariates, "n_outcomes": rows[0].n_outcomes}
         check = partial(check_grown, n_trees=len(rows), **sizes)
-        trees: list[Any] = self._do(rng, stage, check, partial(super().grow, rng, stage, rows, grow))
+        trees: list[FromFile] = self._do(rng, stage, check, partial(super().grow, rng, stage, rows, grow))
         return trees
 
-    def _do(self, rng: np.random.Generator, stage: int, check: Callable[[Any], None], work: Callable[[], Any]) -> Any:
+    def _do(
+        self, rng: np.random.Generator, stage: int, check: Callable[[FromFile], None], work: Callable[[], FromFile]
+    ) -> FromFile:
         if self._n_taken < len(self._log):
             kept_stage, done, state = self._log[self._n_taken]
             with _refusing(self.path, is_whole=True):

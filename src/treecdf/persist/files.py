@@ -20,7 +20,6 @@ import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +27,7 @@ from numpy.typing import NDArray
 from treecdf._common.files import replace_file
 from treecdf.flows.results import Family
 from treecdf.persist.archive import Archive
-from treecdf.persist.checks.values import ModelFileError, expect
+from treecdf.persist.checks.values import FromFile, ModelFileError, Numbers, expect
 from treecdf.persist.format import VERSION, checksum, may_hold, most_items, most_pieces, own_version
 from treecdf.persist.reading import Reader, field_of, read_arrays, read_document
 from treecdf.persist.writing import ForeignPartError, Writer, as_text, zipped
@@ -52,9 +51,9 @@ _MOST_LEFT_OUT = 10_000  # rows whose log densities are kept; of more only the m
 def write_model(
     path: str | os.PathLike[str],
     name: str,
-    parameters: Mapping[str, Any],
-    fitted: Mapping[str, Any],
-    check: Callable[[Mapping[str, Any]], None],
+    parameters: Mapping[str, FromFile],
+    fitted: Mapping[str, FromFile],
+    check: Callable[[Mapping[str, FromFile]], None],
 ) -> None:
     """Write a model of the format of this name; a file that is there already is replaced at once or not at all."""
     shorter = {name: _shortened(value) if name == "families_" else value for name, value in fitted.items()}
@@ -68,7 +67,9 @@ def write_model(
     replace_file(path, lambda file: file.write(data))
 
 
-def read_model(path: str | os.PathLike[str], restore: Mapping[str, Callable[[Any, Any], Any]]) -> Any:
+def read_model(
+    path: str | os.PathLike[str], restore: Mapping[str, Callable[[FromFile, FromFile], FromFile]]
+) -> FromFile:
     """What `restore` makes of the parameters and of the fitted attributes in a file of one of the formats it names."""
     data = Path(path).read_bytes()
     with refusing(path, is_whole=False):
@@ -78,17 +79,17 @@ def read_model(path: str | os.PathLike[str], restore: Mapping[str, Callable[[Any
         return restore[content.format](parameters, fitted)
 
 
-def set_fitted(model: Any, fitted: Mapping[str, Any], known: Sequence[str]) -> None:
+def set_fitted(model: FromFile, fitted: Mapping[str, FromFile], known: Sequence[str]) -> None:
     """Give a model its fitted attributes, if they are known ones."""
     for name, value in fitted.items():
         expect(name in known, f"attributes of a fitted model; got {name!r:.40}")
         setattr(model, name, value)
 
 
-def kept_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
+def kept_parameters(parameters: Mapping[str, FromFile]) -> dict[str, FromFile]:
     """Parameters without a generator and a checkpoint, which have done their work."""
 
-    def is_done(name: str, value: Any) -> bool:
+    def is_done(name: str, value: FromFile) -> bool:
         is_generator = name == "random_state" and isinstance(value, np.random.Generator | np.random.RandomState)
         return is_generator or name == "checkpoint"
 
@@ -108,10 +109,10 @@ def _mean(log_density: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.array([log_density[known].mean() if known.any() else np.nan])
 
 
-def packed(name: str, sections: Mapping[str, Mapping[str, Any]], how: int) -> bytes:
+def packed(name: str, sections: Mapping[str, Mapping[str, FromFile]], how: int) -> bytes:
     """A file of the format of this name: sections of named values, deflated or stored."""
     writer = Writer()
-    document: dict[str, Any] = {"format": name, "version": VERSION, "written_by": own_version()}
+    document: dict[str, FromFile] = {"format": name, "version": VERSION, "written_by": own_version()}
     for section, values in sections.items():
         document[section] = {key: writer.value(value, key) for key, value in values.items()}
     text, pools = as_text(document, writer)
@@ -127,8 +128,8 @@ def packed(name: str, sections: Mapping[str, Mapping[str, Any]], how: int) -> by
 class Content:
     """The JSON and the arrays of a file whose checksums are right; whoever forged it may have set these right, too."""
 
-    document: dict[str, Any]
-    arrays: list[NDArray[Any]]
+    document: dict[str, FromFile]
+    arrays: list[Numbers]
     most_pieces: int
 
     @property
@@ -137,7 +138,7 @@ class Content:
         name: str = self.document["format"]
         return name
 
-    def sections(self, *names: str) -> list[dict[str, Any]]:
+    def sections(self, *names: str) -> list[dict[str, FromFile]]:
         """Named values of the sections of these names; whether they make sense together is not checked yet."""
         reader = Reader(self.arrays, self.most_pieces)
         for part in field_of(self.document, "objects", list):
@@ -153,7 +154,7 @@ def verified(data: bytes, formats: Sequence[str]) -> Content:
     return Content(document, read_arrays(archive, document), most_pieces(len(data)))
 
 
-def fingerprint(value: Any, name: str) -> str:
+def fingerprint(value: FromFile, name: str) -> str:
     """Checksum of a value that a file could hold; equal values have the same."""
     writer = Writer()
     text, _ = as_text({"value": writer.value(value, name)}, writer)

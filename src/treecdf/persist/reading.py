@@ -6,13 +6,11 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import fields
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from treecdf.persist.archive import Archive
-from treecdf.persist.checks.values import ModelFileError, expect
+from treecdf.persist.checks.values import FromFile, ModelFileError, Numbers, expect
 from treecdf.persist.format import DTYPES, REGISTRY, VERSION, checksum, own_version
 
 _MOST_DIMENSIONS = 4
@@ -20,7 +18,7 @@ _MOST_OF_NOTHING = 10**6  # largest side of an array without elements
 _DEEPEST = 12  # most lists within lists
 
 
-def read_document(archive: Archive, names: Sequence[str], most: int) -> dict[str, Any]:
+def read_document(archive: Archive, names: Sequence[str], most: int) -> dict[str, FromFile]:
     """The JSON, if its checksum is right, it is of one of these formats and our version, and has few enough items."""
     text, told = archive.read("model.json"), archive.read("model.sha256")
     expect(told == checksum(text).encode(), "the checksum of model.json; the file is damaged")
@@ -44,13 +42,13 @@ def _no_constant(name: str) -> None:
     raise ModelFileError(f"Expected plain JSON; got {name}.")
 
 
-def field_of(document: dict[str, Any], name: str, kind: type) -> Any:
+def field_of(document: dict[str, FromFile], name: str, kind: type) -> FromFile:
     """What the JSON has under a name, which must be a list or a dict as `kind` says."""
     expect(isinstance(document.get(name), kind), f"{name!r} in model.json")
     return document[name]
 
 
-def read_arrays(archive: Archive, document: dict[str, Any]) -> list[NDArray[Any]]:
+def read_arrays(archive: Archive, document: dict[str, FromFile]) -> list[Numbers]:
     """All arrays, which lie in the pools in their order and without gaps."""
     declared = field_of(document, "pools", dict)
     names = {"model.json", "model.sha256", *(f"{name}.bin" for name in declared)}
@@ -69,7 +67,7 @@ def read_arrays(archive: Archive, document: dict[str, Any]) -> list[NDArray[Any]
     return arrays
 
 
-def _size(shape: Any) -> int:
+def _size(shape: FromFile) -> int:
     expect(isinstance(shape, list) and len(shape) <= _MOST_DIMENSIONS, f"at most {_MOST_DIMENSIONS} dimensions")
     expect(all(type(side) is int and side >= 0 for side in shape), "sides of arrays to be integers of at least 0")
     size = math.prod(shape)
@@ -77,7 +75,7 @@ def _size(shape: Any) -> int:
     return size
 
 
-def _pool(archive: Archive, name: str, declared: Any) -> NDArray[Any]:
+def _pool(archive: Archive, name: str, declared: FromFile) -> Numbers:
     """All numbers of one dtype, if their checksum is right."""
     expect(name in DTYPES, f"a dtype among {', '.join(DTYPES)}; got {name!r:.40}")
     expect(isinstance(declared, list) and len(declared) == 2, "numbers as [length, checksum]")
@@ -94,11 +92,11 @@ def _pool(archive: Archive, name: str, declared: Any) -> NDArray[Any]:
 class Reader:
     """Turns JSON into values; a part refers only to parts that were added before it, so there are no circles."""
 
-    def __init__(self, arrays: list[NDArray[Any]], most_pieces: int) -> None:
+    def __init__(self, arrays: list[Numbers], most_pieces: int) -> None:
         self.arrays, self.most_pieces = arrays, most_pieces
-        self.objects: list[Any] = []
+        self.objects: list[FromFile] = []
 
-    def add(self, part: Any) -> None:
+    def add(self, part: FromFile) -> None:
         """Make one more part, of a class in the registry."""
         expect(isinstance(part, list) and len(part) == 2, "parts as [class, fields]")
         name, own = part
@@ -108,7 +106,7 @@ class Reader:
         expect(own.keys() == known, f"the fields of {name}, all of them and no others")
         self.objects.append(REGISTRY[name](**{key: self.value(value) for key, value in own.items()}))
 
-    def value(self, item: Any, depth: int = 0) -> Any:
+    def value(self, item: FromFile, depth: int = 0) -> FromFile:
         """A value from its JSON; see `Writer.value`."""
         if item is None or isinstance(item, bool | int | float | str):
             return item
@@ -138,7 +136,7 @@ class Reader:
             return pieces if kind == "columns" else tuple(bytes(p).decode(errors="surrogatepass") for p in pieces)
         return parts if kind == "list" else tuple(parts)
 
-    def _pieces(self, lengths: Any, flat: Any, dtype: type) -> tuple[NDArray[Any], ...]:
+    def _pieces(self, lengths: FromFile, flat: FromFile, dtype: type) -> tuple[Numbers, ...]:
         """Small arrays that stand one after the other in `flat`."""
         for array, expected in ((lengths, np.int64), (flat, dtype)):
             is_flat = isinstance(array, np.ndarray) and array.ndim == 1 and array.dtype == expected
