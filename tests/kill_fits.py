@@ -71,7 +71,7 @@ def mark_moments(place):
     marked(treecdf.training.jobs, "run_job", lambda *_: "in a job")
     marked(treecdf.persist.checkpoint.KeptSteps, "learn", lambda *_: "learning the base")
     marked(treecdf.persist.checkpoint.KeptSteps, "grow", lambda self, rng, stage, *_: f"growing stage {stage}")
-    marked(treecdf.persist.checkpoint, "put_in_place", lambda *_: "writing")
+    marked(treecdf.persist.checkpoint, "replace_file", lambda *_: "writing")
 
 
 def attempt(checkpoint, place, delay, target):

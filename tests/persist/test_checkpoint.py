@@ -70,7 +70,7 @@ def eager(monkeypatch):
 @pytest.fixture
 def kill_after(eager, monkeypatch):
     """Kill fits after so many files."""
-    put, left = treecdf.persist.checkpoint.put_in_place, [np.inf]
+    put, left = treecdf.persist.checkpoint.replace_file, [np.inf]
 
     def put_and_die(*args):
         put(*args)
@@ -78,7 +78,7 @@ def kill_after(eager, monkeypatch):
         if left[0] == 0:
             raise Killed
 
-    monkeypatch.setattr(treecdf.persist.checkpoint, "put_in_place", put_and_die)
+    monkeypatch.setattr(treecdf.persist.checkpoint, "replace_file", put_and_die)
     return functools.partial(left.__setitem__, 0)
 
 
@@ -308,14 +308,14 @@ def test_a_loaded_model_has_no_checkpoint(tmp_path, path):
 
 
 def test_a_full_disk_does_not_end_the_fit(path, eager, monkeypatch):
-    put = treecdf.persist.checkpoint.put_in_place
+    put = treecdf.persist.checkpoint.replace_file
 
     def fail(file, data):
         if "job" in file.name:
             raise OSError(28, "No space left on device")
         put(file, data)
 
-    monkeypatch.setattr(treecdf.persist.checkpoint, "put_in_place", fail)
+    monkeypatch.setattr(treecdf.persist.checkpoint, "replace_file", fail)
     with pytest.warns(UserWarning, match="cannot be written, the fit goes on: .*No space left"):
         model = fit("two stages", checkpoint=path)
     assert bits(model, "two stages") == honest("two stages")
@@ -324,7 +324,7 @@ def test_a_full_disk_does_not_end_the_fit(path, eager, monkeypatch):
 def test_steps_are_written_now_and_then(path, monkeypatch):
     """Not before SECONDS have passed, and so that it takes a small share of the time."""
     now, written = [0.0], []
-    put = treecdf.persist.checkpoint.put_in_place
+    put = treecdf.persist.checkpoint.replace_file
     monkeypatch.setattr(treecdf.persist.checkpoint, "SECONDS", 20.0)
     monkeypatch.setattr(treecdf.persist.checkpoint, "SHARE", 0.02)
 
@@ -339,7 +339,7 @@ def test_steps_are_written_now_and_then(path, monkeypatch):
 
     grow = TreeGrower.grow
     monkeypatch.setattr(TreeGrower, "grow", slow_grow)
-    monkeypatch.setattr(treecdf.persist.checkpoint, "put_in_place", slow_put)
+    monkeypatch.setattr(treecdf.persist.checkpoint, "replace_file", slow_put)
     monkeypatch.setattr(treecdf.persist.checkpoint.time, "monotonic", lambda: now[0])
     TreeFlowRegressor(**NEVER, checkpoint=path).fit(X, Y[:, 0])
     (first, begin), *steps, (last, end) = written

@@ -147,7 +147,6 @@ def test_constant_covariates_leave_the_share(rng):
     theta, _ = fit_node(BoostedTrees(), np.zeros((120, 2)), left, weight)
     share = weight[left].sum() / weight.sum()
     np.testing.assert_allclose(served(BoostedTrees(), theta, rng.normal(size=(5, 2))), logit(share), rtol=1e-12)
-    assert not BoostedTrees().importance(theta[None], 2).any()
 
 
 def test_no_covariates_at_all_leave_the_share(rng):
@@ -168,13 +167,6 @@ def test_missing_values_go_the_way_they_learnt(missing_side, rng):
     assert (found > 0).tolist() == [missing_side, True, False]
     kind = np.array([TREES, 5, 3])
     np.testing.assert_allclose(found, laws.logit_of(theta, kind, at), rtol=1e-12)
-
-
-def test_importances_find_the_covariate_that_matters(rng):
-    x, _, weight = problem(rng, 400)
-    theta, _ = fit_node(BoostedTrees(), x, x[:, 2] > 0.3, weight)
-    (moved,) = BoostedTrees().importance(theta[None], 3)
-    assert moved[2] > 10 * (moved[0] + moved[1])
 
 
 # Bins

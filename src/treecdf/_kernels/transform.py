@@ -10,14 +10,12 @@ NODE = np.dtype(
         ("axis", "i4"),  # j, the outcome that is split
         ("left", "i4"),  # A_l: its row in this table, -1 for a leaf
         ("right", "i4"),  # A_r
-        ("depth", "i4"),
+        ("depth", "i4"),  # level in its tree, 0 for the root
         ("cut", "f8"),  # s_j
         ("lower", "f8"),  # a_j
         ("upper", "f8"),  # b_j
         ("left_share", "f8"),  # mu(A_l) / mu(A)
         ("rate", "f8"),  # c(A)
-        ("gain", "f8"),  # log-likelihood won by the split
-        ("covariate_gain", "f8"),  # the part of it that depends on x
     ]
 )
 

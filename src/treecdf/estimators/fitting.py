@@ -136,6 +136,10 @@ def _read_validation(
 def _workers(settings: FitSettings, checkpoint: NoCheckpoint) -> Iterator[Workers]:
     """What runs the training jobs of a fit, with progress on a terminal and what Ctrl-C does."""
     announce_compilation()
-    with contextlib.closing(Progress(settings.verbose)) as progress, stop_by_interrupt(settings.on_interrupt) as stop:
+    with (
+        contextlib.closing(Progress(settings.verbose)) as progress,
+        stop_by_interrupt(settings.on_interrupt) as stop,
+        checkpoint,
+    ):
         report = reporter(progress, settings.max_trees)
         yield Workers(settings.n_jobs, report, partial(checkpoint.steps, stop))

@@ -2,6 +2,7 @@
 
     fit.tcdf     checksums of the settings, the seed and the rows; the seed itself if the user gave none
     job-3.tcdf   the steps job 3 has done so far and the state of its generator, or what it gave in the end
+    lock         while a fit is using the directory
 
 The files are like model files, and checked like them. A job that is begun again is the same as before, except that
 steps of its file are taken from there: so it cannot but end in the same flows.
@@ -19,72 +20,114 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike
 
+from treecdf._common.files import UNFINISHED, replace_file
 from treecdf._common.random import as_generator
 from treecdf._common.steps import Grown, Sizes, Steps, Stop
-from treecdf._common.typing import Array
+from treecdf._common.typing import Array, Bools, Ints
 from treecdf.data.table import Table
 from treecdf.flows.results import Fitted, History
 from treecdf.flows.tree import TreeSequence
-from treecdf.persist.checks.models import ModelFileError, check_grown, check_learnt, check_result, expect
-from treecdf.persist.files import ForeignPartError, fingerprint, own_version, packed, put_in_place, refusing, unpacked
+from treecdf.persist.checks.models import check_grown, check_learnt, check_result
+from treecdf.persist.checks.values import FromFile, ModelFileError, expect
+from treecdf.persist.files import ForeignPartError, fingerprint, own_version, packed, refusing, verified
+from treecdf.persist.locking import LOCK, locked
 
-SECONDS = 20.0  # from one writing of a job's steps to the next, at least,
-SHARE = 0.01  # and writing takes no more than this share of the time
+SECONDS = 20.0  # least time from one writing of a job's steps to the next
+SHARE = 0.01  # largest share of the time that may go into writing
 _FORMAT = "treecdf checkpoint"
 _FIT = "fit.tcdf"
-_LEARN = -1  # in the place of a stage's number
-_COLUMNS: dict[str, Any] = {"stage": np.int64, "train": np.float64, "validation": np.float64, "kept": np.bool_}
+_LEARN = -1  # in the place of the stage's number, for a step that learns a part of the base
+_COLUMNS: dict[str, DTypeLike] = {"stage": np.int64, "train": np.float64, "validation": np.float64, "kept": np.bool_}
 
 
 @contextlib.contextmanager
-def _refusing(path: Path) -> Iterator[None]:
+def _refusing(path: Path, is_whole: bool) -> Iterator[None]:
+    """As `refusing`, with the advice what to do about a checkpoint."""
     try:
-        with refusing(path):
+        with refusing(path, is_whole):
             yield
     except ModelFileError as error:
-        raise ModelFileError(f"{error} Remove {path.parent} to begin anew.") from None
+        raise ModelFileError(f"{error} Remove {path.parent} to begin anew.") from error.__cause__
+
+
+def _read_section(path: Path, data: bytes, name: str) -> dict[str, FromFile]:
+    """The only section of a file of a checkpoint; what is in it is not checked yet."""
+    with _refusing(path, is_whole=False):
+        content = verified(data, (_FORMAT,))
+    with _refusing(path, is_whole=True):
+        (section,) = content.sections(name)
+    return section
+
+
+def _write_section(path: Path, name: str, values: Mapping[str, object]) -> None:
+    data = packed(_FORMAT, {name: values}, zipfile.ZIP_STORED)
+    replace_file(path, lambda file: file.write(data))
 
 
 class NoCheckpoint:
-    """Of a fit that is not to be kept."""
+    """Stands for the checkpoint of a fit that has none."""
 
-    def generator(self, random_state: Any) -> np.random.Generator:
-        """The generator of the fit."""
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def generator(self, random_state: FromFile) -> np.random.Generator:
+        """The random generator of the fit, from what the user gave as a seed."""
         return as_generator(random_state)
 
-    def begin(self, settings: Mapping[str, Any], *tables: Table | None) -> None:
-        """Say which fit it is."""
+    def begin(self, settings: Mapping[str, object], *tables: Table | None) -> None:
+        """Note the settings and the training and validation rows of the fit."""
 
     def steps(self, stop: Stop, number: int, sizes: Sizes) -> Steps:
-        """The steps of a job."""
+        """What does the steps of the training job of this number."""
         return Steps(stop)
 
     def remove(self) -> None:
-        """The fit is done."""
+        """Remove the files; to be called when the fit is done."""
 
 
 class Checkpoint(NoCheckpoint):
-    """In a directory of its own, which is made if it is not there."""
+    """A directory for one fit, which is made if it is not there.
+
+    The jobs of the fit run in a `with` block: in it no other fit can use the directory.
+    """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
         if self.path.exists() and not self.path.is_dir():
             raise ValueError(f"Expected checkpoint to be a directory or a new name; got the file {self.path}.")
-        is_begun = (self.path / _FIT).exists() and bool(self._files("job-*.tcdf"))  # else there is nothing to lose
-        self._before = self._read() if is_begun else None
-        if self._before is None and not {*self._files("*")} <= {*self._halves(), self.path / _FIT}:
+        self._before = self._read_begun()
+        own = {*self._unfinished(), self.path / _FIT, self.path / LOCK}
+        if self._before is None and not {*self._files("*")} <= own:
             raise ValueError(f"Expected checkpoint to be a directory without other files; got {self.path}.")
         self._seed: int | None = None
-        self._draws: Any = None
+        self._draws: Ints | None = None
         self._fit = ""
         self._pace = SECONDS, SHARE
+        self._held = contextlib.ExitStack()
 
-    def generator(self, random_state: Any) -> np.random.Generator:
+    def __enter__(self) -> Self:
+        with contextlib.ExitStack() as held:
+            held.enter_context(locked(self.path))
+            if not (self.path / _FIT).exists() or fingerprint(self._read()["marks"], "marks") != self._fit:
+                raise self._changed()
+            self._held = held.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._held.close()
+
+    def _changed(self) -> ValueError:
+        return ValueError(f"Another fit has used the checkpoint {self.path} meanwhile. Try again, or name another.")
+
+    def generator(self, random_state: FromFile) -> np.random.Generator:
         """The generator of the fit; without a seed that of the fit that is gone on with, or a new one."""
         if random_state is None:
             before = None if self._before is None else self._before["seed"]
@@ -94,10 +137,10 @@ class Checkpoint(NoCheckpoint):
         self._draws = copy.deepcopy(rng).integers(2**63, size=4)
         return rng
 
-    def begin(self, settings: Mapping[str, Any], *tables: Table | None) -> None:
-        """Say which fit it is, by its settings and its rows for training and for validation.
+    def begin(self, settings: Mapping[str, object], *tables: Table | None) -> None:
+        """Write which fit it is: checksums of its settings, its seed, and its training and validation rows.
 
-        Complain if the directory has another one.
+        A ValueError if the directory has a fit of which one of them differs, or if another fit is using it.
         """
         try:
             marks = {f"the setting {name}": fingerprint(value, name) for name, value in settings.items()}
@@ -108,15 +151,17 @@ class Checkpoint(NoCheckpoint):
             rows = None if table is None else (table.x, table.y, table.weight)
             marks[f"the {name} rows"] = fingerprint(rows, name)
         self._fit = fingerprint(marks, "marks")
-        if self._before is None:
-            self.path.mkdir(exist_ok=True)
-            fit = {"marks": marks, "seed": self._seed}
-            put_in_place(self.path / _FIT, packed(_FORMAT, {"fit": fit}, zipfile.ZIP_STORED))
-        else:
-            self._compare(marks, self._before["marks"])
-        _unlink(self._halves())
+        self.path.mkdir(exist_ok=True)
+        with locked(self.path):
+            if self._read_begun() != self._before:
+                raise self._changed()
+            if self._before is None:
+                _write_section(self.path / _FIT, "fit", {"marks": marks, "seed": self._seed})
+            else:
+                self._compare(marks, self._before["marks"])
+            _unlink(self._unfinished())
 
-    def _compare(self, marks: Mapping[str, str], kept: Mapping[str, Any]) -> None:
+    def _compare(self, marks: Mapping[str, str], kept: Mapping[str, object]) -> None:
         for name in [*marks, *kept]:
             if marks.get(name) != kept.get(name):
                 raise ValueError(
@@ -125,28 +170,43 @@ class Checkpoint(NoCheckpoint):
                 )
 
     def steps(self, stop: Stop, number: int, sizes: Sizes) -> Steps:
-        """The steps of a job, with those that were done before."""
+        """What does the steps of the training job of this number, and takes those that were done before from a file."""
         steps = KeptSteps(stop, self.path / f"job-{number}.tcdf", self._fit, self._pace)
         steps.read(sizes)
         return steps
 
     def remove(self) -> None:
-        """The fit is done: leave nothing behind."""
-        _unlink([*self._files("job-*.tcdf"), *self._halves(), self.path / _FIT])
-        if not self._files("*"):
-            self.path.rmdir()
+        """Remove the files and the directory; to be called when the model is in its place.
 
-    def _halves(self) -> list[Path]:
+        A directory behind a link is emptied and stays. What cannot be removed is warned about: it must not cost a
+        model that is done.
+        """
+        try:
+            with locked(self.path):
+                _unlink([*self._files("job-*.tcdf"), *self._unfinished(), self.path / _FIT])
+            if not self.path.is_symlink() and not self._files("*"):
+                self.path.rmdir()
+        except (OSError, ValueError) as error:
+            text = f"The fit is done, but its checkpoint {self.path} cannot be removed: {error}"
+            warnings.warn(text, UserWarning, stacklevel=3)
+
+    def _unfinished(self) -> list[Path]:
         """Files that a fit was writing when it was killed."""
-        return [*self._files(".fit.tcdf.*"), *self._files(".job-*.tcdf.*")]
+        return self._files(f"{UNFINISHED}*")
 
     def _files(self, pattern: str) -> list[Path]:
         return list(self.path.glob(pattern))
 
-    def _read(self) -> dict[str, Any]:
+    def _read_begun(self) -> dict[str, FromFile] | None:
+        """What the directory says about its fit; None if no job has written anything yet, so that nothing is lost."""
+        is_begun = (self.path / _FIT).exists() and bool(self._files("job-*.tcdf"))
+        return self._read() if is_begun else None
+
+    def _read(self) -> dict[str, FromFile]:
+        """Checksums and the seed of the fit the directory is of."""
         path = self.path / _FIT
-        with _refusing(path):
-            _, (fit,) = unpacked(path.read_bytes(), (_FORMAT,), ("fit",))
+        fit = _read_section(path, path.read_bytes(), "fit")
+        with _refusing(path, is_whole=True):
             expect(isinstance(fit.get("marks"), dict) and "seed" in fit, "what the checkpoint is of")
             expect(fit["seed"] is None or (type(fit["seed"]) is int and fit["seed"] >= 0), "a seed")
         return fit
@@ -158,14 +218,14 @@ def _unlink(files: Sequence[Path]) -> None:
 
 
 class KeptSteps(Steps):
-    """Takes steps that were done before from a file, and writes those it does to it now and then."""
+    """Takes the steps that were done before from a file, and writes all steps to it now and then."""
 
     def __init__(self, stop: Stop, path: Path, fit: str, pace: tuple[float, float]) -> None:
         super().__init__(stop)
         self.path, self.fit, self.pace = path, fit, pace
-        # Stage, what was done, and the state of the generator after it; known for the last at least. One object, so
-        # that an interrupt does not find half of it.
-        self._log: list[tuple[int, Any, Any]] = []
+        # For each step its stage, what was done, and the state of the generator after it (None if not known; it is for
+        # the last). It is one list, so that an interrupt does not find half of a step in it.
+        self._log: list[tuple[int, FromFile, FromFile]] = []
         self._n_taken = self._n_written = 0
         self._due: float | None = None
 
@@ -174,26 +234,30 @@ class KeptSteps(Steps):
         rng: np.random.Generator,
         n_covariates: int,
         shape: tuple[int, ...],
-        fit: Callable[[], tuple[Any, Array]],
-    ) -> tuple[Any, Array]:
+        fit: Callable[[], tuple[FromFile, Array]],
+    ) -> tuple[FromFile, Array]:
         """As `Steps.learn`."""
         check = partial(check_learnt, n_covariates=n_covariates, shape=shape)
-        step: tuple[Any, Array] = self._do(rng, _LEARN, check, partial(super().learn, rng, n_covariates, shape, fit))
+        step: tuple[FromFile, Array] = self._do(
+            rng, _LEARN, check, partial(super().learn, rng, n_covariates, shape, fit)
+        )
         return step
 
     def grow(
-        self, rng: np.random.Generator, stage: int, rows: Sequence[Grown], grow: Callable[[], list[Any]]
-    ) -> list[Any]:
+        self, rng: np.random.Generator, stage: int, rows: Sequence[Grown], grow: Callable[[], list[FromFile]]
+    ) -> list[FromFile]:
         """As `Steps.grow`."""
         sizes = {"n_covariates": rows[0].n_covariates, "n_outcomes": rows[0].n_outcomes}
         check = partial(check_grown, n_trees=len(rows), **sizes)
-        trees: list[Any] = self._do(rng, stage, check, partial(super().grow, rng, stage, rows, grow))
+        trees: list[FromFile] = self._do(rng, stage, check, partial(super().grow, rng, stage, rows, grow))
         return trees
 
-    def _do(self, rng: np.random.Generator, stage: int, check: Callable[[Any], None], work: Callable[[], Any]) -> Any:
+    def _do(
+        self, rng: np.random.Generator, stage: int, check: Callable[[FromFile], None], work: Callable[[], FromFile]
+    ) -> FromFile:
         if self._n_taken < len(self._log):
             kept_stage, done, state = self._log[self._n_taken]
-            with _refusing(self.path):
+            with _refusing(self.path, is_whole=True):
                 expect(kept_stage == stage, "the steps of this job")
                 check(done)
                 if state is not None:
@@ -211,7 +275,7 @@ class KeptSteps(Steps):
         return done
 
     def write(self) -> None:
-        """Write all steps."""
+        """Write all steps to the file, if there are new ones."""
         if len(self._log) == self._n_written:
             return
         grown = [(stage, trees) for stage, trees, _ in self._log if stage != _LEARN]
@@ -224,7 +288,7 @@ class KeptSteps(Steps):
         self._n_written = len(self._log)
 
     def finish(self, fitted: Fitted) -> None:
-        """Write what the job gave in the place of the steps; only the steps if it was cut short."""
+        """Write what the job gave, in the place of its steps; only the steps if it was stopped early by Ctrl-C."""
         if fitted.is_whole:
             columns = vars(fitted.history)
             history = {name: np.array(columns[name], dtype=kind) for name, kind in _COLUMNS.items()}
@@ -232,24 +296,24 @@ class KeptSteps(Steps):
         else:
             self.write()
 
-    def _put(self, content: dict[str, Any]) -> None:
-        """Write the file. A full disk must not end a fit that could go on without."""
+    def _put(self, content: Mapping[str, object]) -> None:
+        """Write the file; a disk that is full is warned about, because the fit can go on without it."""
         begin = time.monotonic()
         try:
-            put_in_place(self.path, packed(_FORMAT, {"job": {"fit": self.fit, **content}}, zipfile.ZIP_STORED))
+            _write_section(self.path, "job", {"fit": self.fit, **content})
         except (OSError, ModelFileError) as error:
             warnings.warn(f"The checkpoint cannot be written, the fit goes on: {error}", UserWarning, stacklevel=2)
         now, (seconds, share) = time.monotonic(), self.pace
         self._due = now + max(seconds, (now - begin) / share)
 
     def read(self, sizes: Sizes) -> None:
-        """Read the file, if there is one."""
+        """Take the steps, or what the job gave, from the file, if there is one."""
         try:
             data = self.path.read_bytes()
         except FileNotFoundError:
             return
-        with _refusing(self.path):
-            _, (job,) = unpacked(data, (_FORMAT,), ("job",))
+        job = _read_section(self.path, data, "job")
+        with _refusing(self.path, is_whole=True):
             expect(job.get("fit") == self.fit, "a job of this fit")
             if "flows" in job:
                 check_result(job["flows"], job["history"], job["left_out"], sizes)
@@ -264,15 +328,15 @@ class KeptSteps(Steps):
             self._n_written = len(self._log)
 
 
-def _joined(rounds: Sequence[list[TreeSequence]]) -> tuple[NDArray[np.bool_], tuple[TreeSequence, ...]]:
-    """Whether there is a tree, for each round and fold, and the trees of each fold."""
+def _joined(rounds: Sequence[list[TreeSequence]]) -> tuple[Bools, tuple[TreeSequence, ...]]:
+    """Whether there is a tree, (rounds, folds), and all trees of each fold as one sequence."""
     grown = np.array([[len(tree) > 0 for tree in trees] for trees in rounds])
     return grown, tuple(TreeSequence.join([tree for tree in fold if len(tree)]) for fold in zip(*rounds, strict=True))
 
 
-def _parted(grown: NDArray[np.bool_], joined: tuple[TreeSequence, ...]) -> list[list[TreeSequence]]:
-    """Inverse of `_joined`."""
-    before: NDArray[np.int64] = np.cumsum(grown, axis=0) - grown
+def _parted(grown: Bools, joined: tuple[TreeSequence, ...]) -> list[list[TreeSequence]]:
+    """Trees of each round and fold, from what `_joined` returns."""
+    before: Ints = np.cumsum(grown, axis=0) - grown
     expect(grown.shape[1] == len(joined), "trees for each fold")
     return [
         [trees[k : k + has_tree] for trees, k, has_tree in zip(joined, starts, has_trees, strict=True)]

@@ -18,18 +18,19 @@ import contextlib
 import os
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from treecdf._common.files import replace_file
 from treecdf.flows.results import Family
-from treecdf.persist.checks.models import ModelFileError, expect
-from treecdf.persist.format import VERSION, checksum, is_honest, most_items, most_pieces, own_version
-from treecdf.persist.reading import Reader, field_of, open_zip, read_arrays, read_document
-from treecdf.persist.writing import ForeignPartError, Writer, as_text, put_in_place, zipped
+from treecdf.persist.archive import Archive
+from treecdf.persist.checks.values import FromFile, ModelFileError, Numbers, expect
+from treecdf.persist.format import VERSION, checksum, may_hold, most_items, most_pieces, own_version
+from treecdf.persist.reading import Reader, field_of, read_arrays, read_document
+from treecdf.persist.writing import ForeignPartError, Writer, as_text, zipped
 
 __all__ = [
     "ForeignPartError",
@@ -38,11 +39,10 @@ __all__ = [
     "kept_parameters",
     "own_version",
     "packed",
-    "put_in_place",
     "read_model",
     "refusing",
     "set_fitted",
-    "unpacked",
+    "verified",
     "write_model",
 ]
 _MOST_LEFT_OUT = 10_000  # rows whose log densities are kept; of more only the mean, for `summary`
@@ -51,9 +51,9 @@ _MOST_LEFT_OUT = 10_000  # rows whose log densities are kept; of more only the m
 def write_model(
     path: str | os.PathLike[str],
     name: str,
-    parameters: Mapping[str, Any],
-    fitted: Mapping[str, Any],
-    check: Callable[[Mapping[str, Any]], None],
+    parameters: Mapping[str, FromFile],
+    fitted: Mapping[str, FromFile],
+    check: Callable[[Mapping[str, FromFile]], None],
 ) -> None:
     """Write a model of the format of this name; a file that is there already is replaced at once or not at all."""
     shorter = {name: _shortened(value) if name == "families_" else value for name, value in fitted.items()}
@@ -64,28 +64,32 @@ def write_model(
         advice = "Use skops or joblib for models with parts of other libraries."
         raise ModelFileError(f"The model cannot be saved: {error} {advice}") from None
     check(shorter)
-    put_in_place(Path(path), data)
+    replace_file(path, lambda file: file.write(data))
 
 
-def read_model(path: str | os.PathLike[str], restore: Mapping[str, Callable[[Any, Any], Any]]) -> Any:
+def read_model(
+    path: str | os.PathLike[str], restore: Mapping[str, Callable[[FromFile, FromFile], FromFile]]
+) -> FromFile:
     """What `restore` makes of the parameters and of the fitted attributes in a file of one of the formats it names."""
     data = Path(path).read_bytes()
-    with refusing(path):
-        name, (parameters, fitted) = unpacked(data, tuple(restore), ("parameters", "fitted"))
-        return restore[name](parameters, fitted)
+    with refusing(path, is_whole=False):
+        content = verified(data, tuple(restore))
+    with refusing(path, is_whole=True):
+        parameters, fitted = content.sections("parameters", "fitted")
+        return restore[content.format](parameters, fitted)
 
 
-def set_fitted(model: Any, fitted: Mapping[str, Any], known: Sequence[str]) -> None:
+def set_fitted(model: FromFile, fitted: Mapping[str, FromFile], known: Sequence[str]) -> None:
     """Give a model its fitted attributes, if they are known ones."""
     for name, value in fitted.items():
         expect(name in known, f"attributes of a fitted model; got {name!r:.40}")
         setattr(model, name, value)
 
 
-def kept_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
+def kept_parameters(parameters: Mapping[str, FromFile]) -> dict[str, FromFile]:
     """Parameters without a generator and a checkpoint, which have done their work."""
 
-    def is_done(name: str, value: Any) -> bool:
+    def is_done(name: str, value: FromFile) -> bool:
         is_generator = name == "random_state" and isinstance(value, np.random.Generator | np.random.RandomState)
         return is_generator or name == "checkpoint"
 
@@ -105,10 +109,10 @@ def _mean(log_density: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.array([log_density[known].mean() if known.any() else np.nan])
 
 
-def packed(name: str, sections: Mapping[str, Mapping[str, Any]], how: int) -> bytes:
+def packed(name: str, sections: Mapping[str, Mapping[str, FromFile]], how: int) -> bytes:
     """A file of the format of this name: sections of named values, deflated or stored."""
     writer = Writer()
-    document: dict[str, Any] = {"format": name, "version": VERSION, "written_by": own_version()}
+    document: dict[str, FromFile] = {"format": name, "version": VERSION, "written_by": own_version()}
     for section, values in sections.items():
         document[section] = {key: writer.value(value, key) for key, value in values.items()}
     text, pools = as_text(document, writer)
@@ -116,22 +120,41 @@ def packed(name: str, sections: Mapping[str, Mapping[str, Any]], how: int) -> by
     entries |= {f"{name}.bin": pool.tobytes() for name, pool in pools.items()}
     data = zipped(entries, how)
     sizes = {name: len(content) for name, content in entries.items()}
-    can_be_read = is_honest(sizes, len(data)) and writer.n_pieces <= most_pieces(len(data))
+    can_be_read = may_hold(len(data), sizes) and writer.n_pieces <= most_pieces(len(data))
     return data if can_be_read else zipped(entries, zipfile.ZIP_STORED)
 
 
-def unpacked(data: bytes, names: Sequence[str], sections: Sequence[str]) -> tuple[str, list[dict[str, Any]]]:
-    """The name of the file's format, one of these, and its sections; what is in them is not checked yet."""
-    archive = open_zip(data)
-    document = read_document(archive, names, most_items(len(data)))
-    reader = Reader(read_arrays(archive, document), most_pieces(len(data)))
-    for part in field_of(document, "objects", list):
-        reader.add(part)
-    found = [field_of(document, section, dict) for section in sections]
-    return document["format"], [{key: reader.value(value) for key, value in values.items()} for values in found]
+@dataclass(frozen=True)
+class Content:
+    """The JSON and the arrays of a file whose checksums are right; whoever forged it may have set these right, too."""
+
+    document: dict[str, FromFile]
+    arrays: list[Numbers]
+    most_pieces: int
+
+    @property
+    def format(self) -> str:
+        """Name of the format."""
+        name: str = self.document["format"]
+        return name
+
+    def sections(self, *names: str) -> list[dict[str, FromFile]]:
+        """Named values of the sections of these names; whether they make sense together is not checked yet."""
+        reader = Reader(self.arrays, self.most_pieces)
+        for part in field_of(self.document, "objects", list):
+            reader.add(part)
+        found = [field_of(self.document, name, dict) for name in names]
+        return [{key: reader.value(value) for key, value in values.items()} for values in found]
 
 
-def fingerprint(value: Any, name: str) -> str:
+def verified(data: bytes, formats: Sequence[str]) -> Content:
+    """What a file of one of these formats holds, if it is of our version and its checksums are right."""
+    archive = Archive(data)
+    document = read_document(archive, formats, most_items(len(data)))
+    return Content(document, read_arrays(archive, document), most_pieces(len(data)))
+
+
+def fingerprint(value: FromFile, name: str) -> str:
     """Checksum of a value that a file could hold; equal values have the same."""
     writer = Writer()
     text, _ = as_text({"value": writer.value(value, name)}, writer)
@@ -139,12 +162,25 @@ def fingerprint(value: Any, name: str) -> str:
 
 
 @contextlib.contextmanager
-def refusing(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Whatever goes wrong with the contents of a file is a ModelFileError."""
+def refusing(path: str | os.PathLike[str], is_whole: bool) -> Iterator[None]:
+    """Turn whatever goes wrong with the contents of a file into a ModelFileError.
+
+    is_whole: whether its checksums are known to be right. An unexpected error is then no sign of damage: it is a bug
+    of ours, or somebody made the file by hand, and the message says so.
+    """
+    where = os.fspath(path)
     try:
         yield
     except ModelFileError as error:
-        raise ModelFileError(f"{os.fspath(path)} cannot be loaded: {error}") from None
+        raise ModelFileError(f"{where} cannot be loaded: {error}") from error.__cause__
+    except MemoryError as error:
+        raise ModelFileError(f"{where} cannot be loaded: there is not enough memory for it.") from error
     except Exception as error:  # no list of what hostile data may cause is complete
         what = f"{type(error).__name__}: {error}"
-        raise ModelFileError(f"{os.fspath(path)} cannot be loaded: it is damaged ({what}).") from error
+        reason = f"it is damaged ({what})."
+        if is_whole:
+            reason = (
+                f"its checksums are right, but this treecdf {own_version()} cannot read it ({what}). If treecdf wrote "
+                "the file, please report this."
+            )
+        raise ModelFileError(f"{where} cannot be loaded: {reason}") from error

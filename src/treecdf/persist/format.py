@@ -17,7 +17,7 @@ from treecdf.persist.checks.models import CHECKS
 from treecdf.training.classifiers import MLP, BoostedTrees, Constant, Logistic
 from treecdf.training.settings import Stage
 
-VERSION = 1
+VERSION = 2  # of the format: to be raised whenever a part gains or loses a field, or a number changes its meaning
 # Settings that may be among the parameters; the estimator checks them.
 _SETTINGS = (
     *(Stage, Constant, Logistic, MLP, BoostedTrees),
@@ -27,13 +27,14 @@ REGISTRY: dict[str, Any] = {part.__name__: part for part in (*CHECKS, *_SETTINGS
 _PLAIN = {"float64": "f8", "float32": "f4", "int64": "i8", "int32": "i4", "uint8": "u1", "bool": "?"}
 DTYPES = {name: np.dtype("<" + code) for name, code in _PLAIN.items()} | {"node": NODE.newbyteorder("<")}
 _MOST_PACKED = 8  # times smaller: a model that deflates better is stored as it is, and a reader need not believe more
-_SMALL = 1 << 16  # bytes for which a reader does not care
-_FEW_ITEMS, _BYTES_OF_ITEM = 50_000, 32  # items of the JSON: so many, and one more for so many bytes of the file
-_BYTES_OF_PIECE = 8  # the same for texts and columns that are pieces of an array
+_SMALL = 1 << 16  # bytes that a file may hold in any case
+_FEW_ITEMS = 50_000  # items of the JSON, and texts or columns that are pieces of an array, that a file may have anyhow
+_BYTES_OF_ITEM = 32  # bytes of the file for each further item of the JSON
+_BYTES_OF_PIECE = 8  # bytes of the file for each further piece of an array
 
 
-def is_honest(sizes: Mapping[str, int], size: int) -> bool:
-    """Whether a file of this size may hold entries of these sizes."""
+def may_hold(size: int, sizes: Mapping[str, int]) -> bool:
+    """Whether a file of `size` bytes may hold entries of these names that have so many bytes when they are unpacked."""
     text = sizes.get("model.json", 0)
     return text <= size + _SMALL and sum(sizes.values()) <= _MOST_PACKED * size + _SMALL
 
@@ -49,12 +50,12 @@ def most_pieces(size: int) -> int:
 
 
 def checksum(data: bytes | NDArray[Any]) -> str:
-    """Of bytes or numbers."""
+    """SHA-256 of bytes or of the bytes of an array, in hexadecimal digits."""
     return hashlib.sha256(data if isinstance(data, bytes) else data.view(np.uint8).data).hexdigest()
 
 
 def own_version() -> str:
-    """Of this treecdf."""
+    """The version of this treecdf; "unknown" if it is not installed."""
     try:
         return version_of("treecdf")
     except PackageNotFoundError:

@@ -1,59 +1,27 @@
-"""From a zip to JSON and arrays, and to values; nothing in it is believed before it is looked at."""
+"""From the entries of a zip to JSON and arrays, and to values; nothing is believed before it is looked at."""
 
 from __future__ import annotations
 
-import io
 import json
 import math
-import struct
-import zipfile
 from collections.abc import Sequence
 from dataclasses import fields
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from treecdf.persist.checks.models import ModelFileError, expect
-from treecdf.persist.format import DTYPES, REGISTRY, VERSION, checksum, is_honest, own_version
+from treecdf.persist.archive import Archive
+from treecdf.persist.checks.values import FromFile, ModelFileError, Numbers, expect
+from treecdf.persist.format import DTYPES, REGISTRY, VERSION, checksum, own_version
 
-_MOST_ENTRIES = 16
-_MOST_DIRECTORY = 4096  # bytes
 _MOST_DIMENSIONS = 4
 _MOST_OF_NOTHING = 10**6  # largest side of an array without elements
-_DEEPEST = 12  # lists within lists
-_END = struct.Struct("<4s4H2LH")  # of a zip
-_CHUNK = 1 << 18
+_DEEPEST = 12  # most lists within lists
 
 
-def open_zip(data: bytes) -> zipfile.ZipFile:
-    """The zip, if its directory is as small as ours and its entries are not larger than they can be."""
-    expect(data[:2] == b"PK", "a treecdf model file; this is something else")
-    expect(len(data) >= _END.size, "the end of a zip; the file is cut off")
-    mark, _, _, _, n_entries, size, _, comment = _END.unpack(data[-_END.size :])
-    expect(mark == b"PK\5\6" and comment == 0, "the end of a zip; the file is cut off or damaged")
-    expect(n_entries <= _MOST_ENTRIES and size <= _MOST_DIRECTORY, "a small zip directory")
-    expect(data[-_END.size - 20 : -_END.size - 16] != b"PK\6\7", "a plain zip, not a zip64")
-    archive = zipfile.ZipFile(io.BytesIO(data))
-    entries = archive.infolist()
-    expect(len({entry.filename for entry in entries}) == len(entries), "every entry once")
-    expect(sum(entry.compress_size for entry in entries) <= len(data), "entries no larger than the file")
-    sizes = {entry.filename: entry.file_size for entry in entries}
-    expect(is_honest(sizes, len(data)), "entries that can be so small when deflated")
-    return archive
-
-
-def _content(archive: zipfile.ZipFile, name: str) -> bytes:
-    expect(name in archive.namelist(), f"an entry {name}; this is another zip, or damaged")
-    return archive.read(name)
-
-
-def read_document(archive: zipfile.ZipFile, names: Sequence[str], most: int) -> dict[str, Any]:
-    """The JSON, if it is whole and of our version."""
-    text = _content(archive, "model.json")
-    expect(
-        _content(archive, "model.sha256") == checksum(text).encode(), "the checksum of model.json; the file is damaged"
-    )
+def read_document(archive: Archive, names: Sequence[str], most: int) -> dict[str, FromFile]:
+    """The JSON, if its checksum is right, it is of one of these formats and our version, and has few enough items."""
+    text, told = archive.read("model.json"), archive.read("model.sha256")
+    expect(told == checksum(text).encode(), "the checksum of model.json; the file is damaged")
     expect(sum(map(text.count, (b"[", b"{", b","))) + text.count(b'"') // 2 <= most, "fewer parts for its size")
     document = json.loads(text, parse_constant=_no_constant)
     expect(
@@ -62,11 +30,9 @@ def read_document(archive: zipfile.ZipFile, names: Sequence[str], most: int) -> 
     version, writer = document.get("version"), document.get("written_by")
     expect(isinstance(version, int), "a version")
     if version != VERSION:
-        advice = (
-            "update treecdf" if version > VERSION else "load it with that treecdf and fit the model again with this"
-        )
+        advice = "update treecdf" if version > VERSION else "fit the model again, or load it with the older treecdf"
         raise ModelFileError(
-            f"it has version {version!r} of the format, written by treecdf {writer!r:.40}, and this treecdf "
+            f"it has version {version!r:.40} of the format, written by treecdf {writer!r:.40}, and this treecdf "
             f"{own_version()} reads version {VERSION}: {advice}."
         )
     return document
@@ -76,17 +42,17 @@ def _no_constant(name: str) -> None:
     raise ModelFileError(f"Expected plain JSON; got {name}.")
 
 
-def field_of(document: dict[str, Any], name: str, kind: type) -> Any:
-    """What the JSON has under a name, if it is of this kind."""
+def field_of(document: dict[str, FromFile], name: str, kind: type) -> FromFile:
+    """What the JSON has under a name, which must be a list or a dict as `kind` says."""
     expect(isinstance(document.get(name), kind), f"{name!r} in model.json")
     return document[name]
 
 
-def read_arrays(archive: zipfile.ZipFile, document: dict[str, Any]) -> list[NDArray[Any]]:
-    """All arrays: pieces of the pools, in order and without gaps."""
+def read_arrays(archive: Archive, document: dict[str, FromFile]) -> list[Numbers]:
+    """All arrays, which lie in the pools in their order and without gaps."""
     declared = field_of(document, "pools", dict)
     names = {"model.json", "model.sha256", *(f"{name}.bin" for name in declared)}
-    expect(set(archive.namelist()) == names, "the entries that model.json names")
+    expect(archive.names == names, "the entries that model.json names")
     pools = {name: _pool(archive, name, value) for name, value in declared.items()}
     used, arrays = dict.fromkeys(pools, 0), []
     for spec in field_of(document, "arrays", list):
@@ -101,7 +67,7 @@ def read_arrays(archive: zipfile.ZipFile, document: dict[str, Any]) -> list[NDAr
     return arrays
 
 
-def _size(shape: Any) -> int:
+def _size(shape: FromFile) -> int:
     expect(isinstance(shape, list) and len(shape) <= _MOST_DIMENSIONS, f"at most {_MOST_DIMENSIONS} dimensions")
     expect(all(type(side) is int and side >= 0 for side in shape), "sides of arrays to be integers of at least 0")
     size = math.prod(shape)
@@ -109,47 +75,38 @@ def _size(shape: Any) -> int:
     return size
 
 
-def _pool(archive: zipfile.ZipFile, name: str, declared: Any) -> NDArray[Any]:
-    """All numbers of one dtype."""
+def _pool(archive: Archive, name: str, declared: FromFile) -> Numbers:
+    """All numbers of one dtype, if their checksum is right."""
     expect(name in DTYPES, f"a dtype among {', '.join(DTYPES)}; got {name!r:.40}")
     expect(isinstance(declared, list) and len(declared) == 2, "numbers as [length, checksum]")
     length, told = declared
-    entry, dtype = archive.getinfo(f"{name}.bin"), DTYPES[name]
-    expect(type(length) is int and entry.file_size == length * dtype.itemsize, f"{length!r:.40} numbers {name}")
+    entry, dtype = f"{name}.bin", DTYPES[name]
+    expect(type(length) is int and archive.size(entry) == length * dtype.itemsize, f"{length!r:.40} numbers {name}")
     pool = np.empty(length, dtype)
-    _fill(archive, entry, pool.view(np.uint8))
+    archive.read_into(entry, pool.view(np.uint8))
     expect(told == checksum(pool), f"the checksum of {name}.bin; the file is damaged")
     expect(name != "bool" or (pool.view(np.uint8) <= 1).all(), "booleans to be 0 or 1")
     return pool.astype(dtype.newbyteorder("="), copy=False)
 
 
-def _fill(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, target: NDArray[np.uint8]) -> None:
-    begin = 0
-    with archive.open(entry) as file:
-        while piece := file.read(_CHUNK):
-            target[begin : begin + len(piece)] = np.frombuffer(piece, np.uint8)
-            begin += len(piece)
-    expect(begin == len(target), f"{len(target)} bytes in {entry.filename}; the file is cut off")
-
-
 class Reader:
-    """Turns JSON into values; a part refers to parts before it only, so there are no circles."""
+    """Turns JSON into values; a part refers only to parts that were added before it, so there are no circles."""
 
-    def __init__(self, arrays: list[NDArray[Any]], most_pieces: int) -> None:
+    def __init__(self, arrays: list[Numbers], most_pieces: int) -> None:
         self.arrays, self.most_pieces = arrays, most_pieces
-        self.objects: list[Any] = []
+        self.objects: list[FromFile] = []
 
-    def add(self, part: Any) -> None:
+    def add(self, part: FromFile) -> None:
         """Make one more part, of a class in the registry."""
         expect(isinstance(part, list) and len(part) == 2, "parts as [class, fields]")
         name, own = part
         expect(isinstance(name, str) and name in REGISTRY, f"a part this treecdf knows; got {name!r:.60}")
         expect(isinstance(own, dict), f"fields of {name}")
         known = {field.name for field in fields(REGISTRY[name])}
-        expect(own.keys() <= known, f"only fields that {name} has")
+        expect(own.keys() == known, f"the fields of {name}, all of them and no others")
         self.objects.append(REGISTRY[name](**{key: self.value(value) for key, value in own.items()}))
 
-    def value(self, item: Any, depth: int = 0) -> Any:
+    def value(self, item: FromFile, depth: int = 0) -> FromFile:
         """A value from its JSON; see `Writer.value`."""
         if item is None or isinstance(item, bool | int | float | str):
             return item
@@ -179,8 +136,8 @@ class Reader:
             return pieces if kind == "columns" else tuple(bytes(p).decode(errors="surrogatepass") for p in pieces)
         return parts if kind == "list" else tuple(parts)
 
-    def _pieces(self, lengths: Any, flat: Any, dtype: type) -> tuple[NDArray[Any], ...]:
-        """Small arrays that are written one after the other."""
+    def _pieces(self, lengths: FromFile, flat: FromFile, dtype: type) -> tuple[Numbers, ...]:
+        """Small arrays that stand one after the other in `flat`."""
         for array, expected in ((lengths, np.int64), (flat, dtype)):
             is_flat = isinstance(array, np.ndarray) and array.ndim == 1 and array.dtype == expected
             expect(is_flat, "pieces of a flat array")

@@ -5,19 +5,16 @@ from __future__ import annotations
 import io
 import json
 import math
-import os
-import secrets
 import struct
 import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from treecdf.persist.checks.models import ModelFileError
+from treecdf.persist.checks.values import ModelFileError
 from treecdf.persist.format import DTYPES, REGISTRY, checksum
 
 
@@ -121,17 +118,3 @@ def zipped(entries: Mapping[str, bytes], how: int) -> bytes:
     except (zipfile.LargeZipFile, OverflowError, struct.error):
         raise ModelFileError("It cannot be written: the file would be above 2 GB.") from None
     return file.getvalue()
-
-
-def put_in_place(path: Path, data: bytes) -> None:
-    """Write beside the file, then put it in place."""
-    beside = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
-    try:
-        with open(beside, "xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, path)
-    except BaseException:
-        beside.unlink(missing_ok=True)
-        raise

@@ -72,7 +72,6 @@ class Presence:
     intercept: Array  # (K,), in this order
     slopes: tuple[Array, ...]  # of the features of each, (p + 1 + k,)
     largest: float  # log odds at most: what was never seen in n rows is not impossible
-    ridge: float  # penalty of effects of other taxa that was chosen
 
     @staticmethod
     def fit(effects: Array, present: Bools, fold: Ints) -> Presence:
@@ -85,7 +84,7 @@ class Presence:
         ridge = _best_ridge(effects, sorted_present, fold)
         fits = [_fit_taxon(effects, sorted_present, k, ridge) for k in range(len(order))]
         intercept, slopes = np.array([fit[0] for fit in fits]), tuple(fit[1] for fit in fits)
-        return Presence(order, intercept, slopes, float(np.log(4 * len(effects))), ridge)
+        return Presence(order, intercept, slopes, float(np.log(4 * len(effects))))
 
     def _log_odds(self, k: int, effects: Array, earlier: Bools) -> Array:
         """Log odds (n,) of the k-th taxon in order, given presences of the taxa before it (n, k)."""

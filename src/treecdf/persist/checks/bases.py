@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from treecdf.bases.box import Support
@@ -17,6 +15,7 @@ from treecdf.persist.checks.learners import PREDICTORS
 from treecdf.persist.checks.values import (
     ABOVE_ZERO,
     Check,
+    FromFile,
     Visit,
     expect,
     expect_array,
@@ -36,7 +35,7 @@ def _rotation(part: Rotation, d: int, visit: Visit) -> None:
     expect(np.allclose(part.matrix @ part.matrix.T, np.eye(d), rtol=0, atol=1e-6), "an orthogonal matrix")
 
 
-def _turned(rotation: Any, d: int, visit: Visit) -> None:
+def _turned(rotation: FromFile, d: int, visit: Visit) -> None:
     if rotation is not None:
         visit(rotation, d, Rotation)
 

@@ -32,7 +32,6 @@ def _presence(part: Presence, n_effects: int, visit: Visit) -> None:
     for k, slopes in enumerate(part.slopes):
         expect_array(slopes, "slopes", (n_effects + 1 + k,), low=-_LARGEST, high=_LARGEST)
     expect_number(part.largest, "largest", 0.0)
-    expect_number(part.ridge, "ridge", 0.0)
 
 
 def _link(part: Link, n_columns: int, visit: Visit) -> None:

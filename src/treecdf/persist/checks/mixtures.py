@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from scipy.special import logsumexp
 
@@ -19,7 +17,7 @@ from treecdf.flows.results import Family
 from treecdf.flows.summary import KINDS
 from treecdf.flows.tree import TreeSequence
 from treecdf.persist.checks.trees import check_axes
-from treecdf.persist.checks.values import ABOVE_ZERO, Check, Visit, expect, expect_array, expect_tuple
+from treecdf.persist.checks.values import ABOVE_ZERO, Check, FromFile, Visit, expect, expect_array, expect_tuple
 
 
 def _family(part: Family, q: int, visit: Visit) -> None:
@@ -33,7 +31,7 @@ def _mixture(part: Mixture, q: int, visit: Visit) -> None:
     _members(part.members, part.log_weights, part.regions, q, visit)
 
 
-def _members(members: Any, log_weights: Any, regions: Any, q: int, visit: Visit) -> None:
+def _members(members: FromFile, log_weights: FromFile, regions: FromFile, q: int, visit: Visit) -> None:
     expect_tuple(members, "members")
     for member in members:
         visit(member, q, TreeFlow, Chain)

@@ -7,7 +7,6 @@ with the number q of covariates that each part sees; numbers that are not finite
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
@@ -27,6 +26,7 @@ from treecdf.persist.checks.learners import PREDICTORS
 from treecdf.persist.checks.trees import check_axes
 from treecdf.persist.checks.values import (
     Check,
+    FromFile,
     ModelFileError,
     Visit,
     expect,
@@ -58,7 +58,7 @@ CHECKS: dict[type, Check] = {
 }
 
 
-def check_fitted(fitted: Mapping[str, Any]) -> None:
+def check_fitted(fitted: Mapping[str, FromFile]) -> None:
     """Complain about fitted attributes that do not fit together."""
     needed = ("mixture_", "families_", "family_weights_", "history_", "feature_importances_")
     recording = ("covariates_", "outcome_names_", "notes_", "atoms_", "grid_")
@@ -88,7 +88,7 @@ def check_fitted(fitted: Mapping[str, Any]) -> None:
         expect(len(column) == len(next(iter(history.values()))), "columns of history_ of one length")
 
 
-def check_compositional(fitted: Mapping[str, Any]) -> None:
+def check_compositional(fitted: Mapping[str, FromFile]) -> None:
     """Complain about fitted attributes of a model of compositions that do not fit together."""
     for name in ("n_features_in_", "covariates_", "n_taxa_", "order_", "effects_", "presence_", "links_"):
         expect(name in fitted, f"the attribute {name}")
@@ -107,8 +107,8 @@ def check_compositional(fitted: Mapping[str, Any]) -> None:
         expect(len(link.center) == effects.width + len(order) + k, "features of a log ratio")
 
 
-def _check_covariates(fitted: Mapping[str, Any], visit: Visit) -> tuple[int, int]:
-    """How many columns there are, and how many numbers they become."""
+def _check_covariates(fitted: Mapping[str, FromFile], visit: Visit) -> tuple[int, int]:
+    """The number of columns of X, and of the numbers that they are encoded as."""
     n_columns = fitted["n_features_in_"]
     expect(type(n_columns) is int and n_columns >= 1, "a number of covariates")
     visit(fitted["covariates_"], n_columns, Covariates)
@@ -118,8 +118,8 @@ def _check_covariates(fitted: Mapping[str, Any], visit: Visit) -> tuple[int, int
     return n_columns, sum(column.width for column in fitted["covariates_"].columns)
 
 
-def check_learnt(step: Any, n_covariates: int, shape: tuple[int, ...]) -> None:
-    """Complain about what is not a part that sees so many covariates, with left-out predictions of that shape."""
+def check_learnt(step: FromFile, n_covariates: int, shape: tuple[int, ...]) -> None:
+    """Complain unless `step` is a fitted learner of n_covariates columns and its out-of-fold predictions."""
     expect_pair(step, "a step")
     part, left_out = step
     _Visitor()(part, n_covariates, *PREDICTORS, BoostedScores)
@@ -127,16 +127,16 @@ def check_learnt(step: Any, n_covariates: int, shape: tuple[int, ...]) -> None:
     expect(type(part) is not BoostedScores or part.start.shape == shape[1:], "scores of so many outputs")
 
 
-def check_grown(trees: Any, n_trees: int, n_covariates: int, n_outcomes: int) -> None:
-    """Complain about what is not a list of so many trees of these covariates and outcomes."""
+def check_grown(trees: FromFile, n_trees: int, n_covariates: int, n_outcomes: int) -> None:
+    """Complain unless `trees` is a list of n_trees trees for these numbers of covariates and outcomes."""
     expect(isinstance(trees, list) and len(trees) == n_trees, f"{n_trees} tree(s)")
     for tree in trees:
         _Visitor()(tree, n_covariates, TreeSequence)
         check_axes(tree, n_outcomes)
 
 
-def check_result(flows: Any, history: Any, left_out: Any, sizes: Sizes) -> None:
-    """Complain about flows, a history and log densities of rows left out that no training job of such sizes gives."""
+def check_result(flows: FromFile, history: FromFile, left_out: FromFile, sizes: Sizes) -> None:
+    """Complain unless a training job of these sizes can give such flows, history and out-of-fold log densities."""
     expect_tuple(flows, "flows")
     visit = _Visitor()
     for flow in flows:
@@ -151,7 +151,7 @@ def check_result(flows: Any, history: Any, left_out: Any, sizes: Sizes) -> None:
         expect(is_column and column.dtype.kind in "ifb", "columns of a history")
 
 
-def _check_recording(fitted: Mapping[str, Any], q: int, d: int, visit: Visit) -> None:
+def _check_recording(fitted: Mapping[str, FromFile], q: int, d: int, visit: Visit) -> None:
     expect_texts(fitted["outcome_names_"], "outcome_names_", d)
     expect_texts(fitted["notes_"], "notes_")
     if fitted["atoms_"] is not None:
@@ -162,12 +162,12 @@ def _check_recording(fitted: Mapping[str, Any], q: int, d: int, visit: Visit) ->
 
 
 class _Visitor:
-    """Checks a part by the function for its class, once for each number of covariates."""
+    """Checks a part with the function for its class, only once for each number q of columns."""
 
     def __init__(self) -> None:
         self._seen: set[tuple[int, int]] = set()
 
-    def __call__(self, part: Any, q: int, *allowed: type) -> None:
+    def __call__(self, part: FromFile, q: int, *allowed: type) -> None:
         expect(type(part) in allowed, f"{' or '.join(kind.__name__ for kind in allowed)}; got {type(part).__name__}")
         if (id(part), q) not in self._seen:
             CHECKS[type(part)](part, q, self)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +10,7 @@ from numpy.typing import NDArray
 from treecdf._kernels.transform import LINEAR, NETWORK, TREES
 from treecdf.data.basis import FEATURE_BASES
 from treecdf.flows.tree import NODE, TreeSequence
-from treecdf.persist.checks.values import Check, ModelFileError, Visit, expect, expect_array, expect_contiguous
+from treecdf.persist.checks.values import Check, ModelFileError, Numbers, Visit, expect, expect_array, expect_contiguous
 
 _DEEPEST_TREE = 30  # levels, as in the estimator
 _MOST_LAYERS = 64
@@ -46,7 +45,7 @@ def check_axes(trees: TreeSequence, n_outcomes: int) -> None:
     expect(((axis >= 0) & (axis < n_outcomes)).all(), "axes that are outcomes")
 
 
-def _links(nodes: NDArray[Any], roots: NDArray[np.int64]) -> None:
+def _links(nodes: Numbers, roots: NDArray[np.int64]) -> None:
     """Children come after their parents, in the same tree and one level deeper."""
     depth, number = nodes["depth"], np.arange(len(nodes))
     expect(((depth >= 0) & (depth < _DEEPEST_TREE)).all(), f"trees of at most {_DEEPEST_TREE} levels")

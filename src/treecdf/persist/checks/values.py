@@ -3,45 +3,56 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
-# Checks a part that sees so many covariates, if it is of one of the classes that follow.
-Visit = Callable[..., None]
-# Checks a part of one class.
+# A value as a file has it: nothing is known about it before it is checked.
+FromFile = Any
+# An array of any type of number.
+Numbers = NDArray[Any]
+ABOVE_ZERO = 5e-324  # the smallest number above zero
+
+
+class Visit(Protocol):
+    """Checks parts of parts."""
+
+    def __call__(self, part: FromFile, q: int, *allowed: type) -> None:
+        """Raise ModelFileError unless `part` is of an allowed class and fits to q columns of input."""
+
+
+# Raises ModelFileError unless a part of one class is consistent and fits to that many columns of input.
 Check = Callable[[Any, int, Visit], None]
-ABOVE_ZERO = 5e-324
 
 
 class ModelFileError(ValueError):
     """A model that cannot be saved, or a file that cannot be loaded."""
 
 
-def expect(is_true: Any, what: str) -> None:
-    """Complain unless it is true."""
+def expect(is_true: object, what: str) -> None:
+    """Raise a ModelFileError that says what was expected, unless the condition is true."""
     if not is_true:
         raise ModelFileError(f"expected {what}.")
 
 
-def expect_tuple(value: Any, name: str, length: int | None = None) -> None:
+def expect_tuple(value: FromFile, name: str, length: int | None = None) -> None:
     """Complain unless it is a tuple of some, or of this many, values."""
     expect(isinstance(value, tuple) and len(value) > 0, f"{name} to be a tuple that is not empty")
     expect(length is None or len(value) == length, f"{length} of {name}; got {len(value)}")
 
 
-def expect_texts(value: Any, name: str, length: int | None = None) -> None:
+def expect_texts(value: FromFile, name: str, length: int | None = None) -> None:
     """Complain unless it is a tuple of texts, of this many if that is given."""
     expect(isinstance(value, tuple) and all(type(part) is str for part in value), f"{name} to be a tuple of texts")
     expect(length is None or len(value) == length, f"{length} of {name}; got {len(value)}")
 
 
 def expect_array(
-    value: Any,
+    value: FromFile,
     name: str,
     shape: tuple[int, ...],
-    dtype: Any = np.float64,
+    dtype: DTypeLike = np.float64,
     low: float = -np.inf,
     high: float = np.inf,
     finite: bool = True,
@@ -56,23 +67,23 @@ def expect_array(
     expect(not finite or np.isfinite(value).all(), f"{name} to be finite")
 
 
-def expect_contiguous(*arrays: NDArray[Any]) -> None:
-    """Kernels are compiled for such arrays; others would be compiled for anew."""
+def expect_contiguous(*arrays: Numbers) -> None:
+    """Complain unless the arrays are contiguous in C order, for which the kernels are compiled."""
     expect(all(array.flags.c_contiguous for array in arrays), "arrays of kernels with rows next to each other")
 
 
-def expect_number(value: Any, name: str, low: float = -np.inf, high: float = np.inf, finite: bool = True) -> None:
+def expect_number(value: FromFile, name: str, low: float = -np.inf, high: float = np.inf, finite: bool = True) -> None:
     """Complain unless it is a number from low to high."""
     expect(isinstance(value, float | int) and not isinstance(value, bool), f"{name} to be a number")
     expect(low <= value <= high and (not finite or np.isfinite(value)), f"{name} from {low:g} to {high:g}; got {value}")
 
 
-def expect_pair(value: Any, name: str) -> None:
+def expect_pair(value: FromFile, name: str) -> None:
     """Complain unless it is a tuple of two."""
     expect(isinstance(value, tuple) and len(value) == 2, f"{name} to be a pair")
 
 
-def expect_range(value: Any, name: str) -> None:
+def expect_range(value: FromFile, name: str) -> None:
     """Complain unless it is a pair of numbers in order."""
     expect_pair(value, name)
     for end in value:

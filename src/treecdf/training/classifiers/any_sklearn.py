@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import xlog1py, xlogy
 from sklearn.base import clone
 from sklearn.utils.validation import has_fit_parameter
@@ -21,11 +19,24 @@ from treecdf.training.sources.rows import Rows
 _MARGIN = 1e-9  # predict_proba may say 0 or 1; a likelihood may not
 
 
+@runtime_checkable
+class ProbabilisticClassifier(Protocol):
+    """What is used of a scikit-learn classifier, besides `clone` and its parameters."""
+
+    def fit(self, X: Array, y: Array) -> ProbabilisticClassifier:
+        """Learn labels y (n,), 1 for the left child and 0 for the right, from covariates X (n, q)."""
+        ...
+
+    def predict_proba(self, X: Array) -> Array:
+        """Probabilities (n, 2) of the labels 0 and 1."""
+        ...
+
+
 @dataclass(frozen=True)
 class ClassifierNode:
-    """A fitted scikit-learn classifier, or the share where a child was empty."""
+    """A fitted scikit-learn classifier, or None and the share of the left child where one child was empty."""
 
-    model: Any
+    model: ProbabilisticClassifier | None
     share: float
 
     def left_prob(self, x: Array) -> Array:
@@ -39,22 +50,22 @@ class ClassifierNode:
 class AnyClassifier:
     """Node classifier made of clones of a scikit-learn classifier."""
 
-    estimator: Any
+    estimator: ProbabilisticClassifier
 
     def kind(self, q: int) -> tuple[int, ...]:
-        """Python objects, for which there is no kernel."""
+        """(PYTHON,): the parameters are Python objects, and no kernel evaluates them."""
         return (PYTHON,)
 
     def search_basis(self, q: int) -> Basis:
-        """Hinges: nothing is known about the classifier, so the search should see more than lines."""
+        """Hinges of the covariates: the classifier may be non-linear, so the search looks for more than lines."""
         return Basis.hinges(q, max_width=SEARCH_WIDTH)
 
     def fit_basis(self, q: int) -> Basis:
-        """The covariates."""
+        """The q covariates themselves."""
         return Basis.linear(q)
 
     def fit(self, rows: Rows, splits: Splits, rng: np.random.Generator) -> NodeFits:
-        """One clone for each node with rows on both sides."""
+        """Fitted clones, one for each node with rows on both sides; the other nodes keep their share."""
         theta = np.empty((len(splits.axis), 1), dtype=object)
         log_lik = np.empty(len(splits.axis))
         for node, both in enumerate(splits.has_both):
@@ -65,39 +76,24 @@ class AnyClassifier:
             log_lik[node] = weight @ (xlogy(left, p) + xlog1py(1 - left, -p))
         return NodeFits(theta, log_lik)
 
-    def _fit_one(self, x: Array, left: Array, weight: Array, rng: np.random.Generator) -> Any:
+    def _fit_one(self, x: Array, left: Array, weight: Array, rng: np.random.Generator) -> ProbabilisticClassifier:
+        """A clone fitted to labels `left` (n,), with a seed from `rng` if it has none of its own."""
         model = clone(self.estimator)
         if model.get_params().get("random_state", 0) is None:
             model.set_params(random_state=int(rng.integers(2**31)))
         weighted = has_fit_parameter(model, "sample_weight")
         return model.fit(x, left, sample_weight=weight) if weighted else model.fit(x, left)
 
-    def importance(self, theta: NDArray[Any], q: int) -> Array:
-        """What the classifiers themselves report; zero if they report nothing."""
-        return np.array([_reported_importance(node.model, q) for node in theta[:, 0]]).reshape(-1, q)
 
-
-def _reported_importance(model: Any, q: int) -> Array:
-    for read in _REPORTS:
-        try:
-            return np.abs(np.asarray(read(model), dtype=float)).reshape(q)
-        except (AttributeError, ValueError):
-            continue
-    return np.zeros(q)
-
-
-_REPORTS: tuple[Callable[[Any], Any], ...] = (lambda m: m.feature_importances_, lambda m: m.coef_)
-
-
-def as_node_classifier(classifier: Any) -> NodeClassifier:
-    """`classifier` itself if it is one of ours, wrapped if it is scikit-learn's."""
+def as_node_classifier(classifier: object) -> NodeClassifier:
+    """`classifier` itself if it has the methods of a NodeClassifier, wrapped if it is one of scikit-learn's."""
     if isinstance(classifier, type):
         raise TypeError(f"Expected a node classifier, not its class: {classifier.__name__}() instead of the bare name.")
-    if hasattr(classifier, "search_basis") and hasattr(classifier, "importance"):
+    if isinstance(classifier, NodeClassifier):
         return classifier
-    if hasattr(classifier, "fit") and hasattr(classifier, "predict_proba"):
+    if isinstance(classifier, ProbabilisticClassifier):
         return AnyClassifier(classifier)
     raise TypeError(
-        "Expected a node classifier: Constant, Logistic, MLP, BoostedTrees or a scikit-learn classifier with "
-        f"predict_proba; got {classifier!r}."
+        "Expected a node classifier: Constant, Logistic, MLP, BoostedTrees, one with the methods of NodeClassifier, "
+        f"or a scikit-learn classifier with predict_proba; got {classifier!r}."
     )

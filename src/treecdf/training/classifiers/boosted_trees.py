@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import logit
 
-from treecdf._common.typing import Array, Ints
+from treecdf._common.typing import Array, Bools, Ints
 from treecdf._common.validation import check_setting, is_int, is_real
 from treecdf._kernels.histogram import best_splits, sums_of_children
 from treecdf._kernels.node_trees import begin_round, next_level, reached
@@ -19,16 +17,33 @@ from treecdf.data.binning import Bins
 from treecdf.training.classifiers.protocol import NodeFits, Splits
 from treecdf.training.sources.rows import Rows
 
-_SEARCH_WIDTH = 32  # features of the score test: it must stay cheap beside the trees
+_SEARCH_WIDTH = 32  # most features of the score test, which must stay cheap beside the trees
 
 
 @dataclass(frozen=True)
 class BoostedTrees:
-    """Small trees on binned covariates, boosted by Newton's method from the share of the left child.
+    """A node classifier of a few small trees on binned covariates, boosted by Newton's method.
 
-    rounds: trees at a node. max_depth: levels of splits in each. learning_rate: share of a Newton step that a tree
-    takes. n_bins: most quantile bins of a covariate. min_rows: least weight of rows in a leaf. ridge: L2 penalty of a
-    leaf's step.
+    Parameters
+    ----------
+    rounds : int, default 3
+        Trees at a node.
+    max_depth : int, default 3
+        Levels of splits in each tree.
+    learning_rate : float, default 0.5
+        Share of a Newton step that a tree takes.
+    n_bins : int, default 64
+        Most quantile bins of a covariate; missing values have one more.
+    min_rows : float, default 5
+        Least weight of the rows in a leaf.
+    ridge : float, default 1.0
+        L2 penalty of a leaf's step.
+
+    Examples
+    --------
+    >>> from treecdf import BoostedTrees, Stage
+    >>> Stage(BoostedTrees(rounds=5), max_depth=3).classifier.rounds
+    5
     """
 
     rounds: int = 3
@@ -51,19 +66,22 @@ class BoostedTrees:
             check_setting(name, getattr(self, name), is_valid, expected)
 
     def kind(self, q: int) -> tuple[int, ...]:
-        """So many trees of such a depth."""
+        """(TREES, rounds, depth)."""
         return TREES, self.rounds, self.max_depth
 
     def search_basis(self, q: int) -> Basis:
-        """Hinges, few if there are many covariates. The second best split did not earn its fit."""
+        """Hinges of the covariates, fewer of each if there are many, and one candidate only.
+
+        Fitting the second best split did not pay.
+        """
         return replace(Basis.hinges(q, max_width=_SEARCH_WIDTH), n_candidates=1)
 
     def fit_basis(self, q: int) -> Basis:
-        """None: the trees see bins."""
+        """No features: the trees see bins of the covariates."""
         return Basis.empty()
 
     def fit(self, rows: Rows, splits: Splits, rng: np.random.Generator) -> NodeFits:
-        """All nodes side by side, one tree at each of them in a round."""
+        """Packed trees theta (k, P) of all nodes, which grow side by side, one tree at each node in a round."""
         bins = rows.bins(self.n_bins)
         k, q, n_leaves = len(splits.axis), rows.n_covariates, 2**self.max_depth
         split, learns = (splits.axis, splits.cut), splits.has_both
@@ -87,20 +105,6 @@ class BoostedTrees:
         (log_lik,) = rows.add(reached, (*split, learns, last_level, *tree, last), [(k,)])
         return NodeFits(_packed(start, bins, column, cut, missing_left, leaf), log_lik)
 
-    def importance(self, theta: NDArray[Any], q: int) -> Array:
-        """Differences between the leaves left and right of a covariate's splits."""
-        k, n_leaves = len(theta), 2**self.max_depth
-        trees = theta[:, 1:].reshape(k, self.rounds, -1)
-        inner = trees[:, :, :-n_leaves].reshape(k, self.rounds, n_leaves - 1, 3)
-        moved = np.zeros((k, q))
-        node = np.arange(k)[:, None, None]
-        for level in range(self.max_depth):
-            here = slice(2**level - 1, 2 ** (level + 1) - 1)
-            column = inner[:, :, here, 0].astype(np.int64)
-            sides = trees[:, :, -n_leaves:].reshape(k, self.rounds, 2**level, 2, -1).mean(axis=-1)
-            np.add.at(moved, (node, column), np.abs(sides[..., 1] - sides[..., 0]))
-        return moved
-
 
 def _packed(start: Array, bins: Bins, column: Ints, cut: Ints, missing_left: Ints, leaf: Array) -> Array:
     """Parameters (k, P) of the nodes as the transform's kernels read them, with thresholds in place of bins."""
@@ -113,7 +117,7 @@ def _packed(start: Array, bins: Bins, column: Ints, cut: Ints, missing_left: Int
     return np.column_stack([start, trees.transpose(1, 0, 2).reshape(k, -1)])
 
 
-def _filled(leaf: Array, split: NDArray[np.bool_]) -> Array:
+def _filled(leaf: Array, split: Bools) -> Array:
     """Leaves (..., 2^D) with all those below a node that is not split, (..., 2^D - 1), equal to the leftmost."""
     filled = leaf.copy()
     depth = leaf.shape[-1].bit_length() - 1

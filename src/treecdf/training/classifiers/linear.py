@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import logit
 
 from treecdf._common.typing import Array
@@ -18,15 +16,22 @@ from treecdf.data.basis import FEATURE_BASES, Basis
 from treecdf.training.classifiers.protocol import NodeFits, Splits, share_log_lik
 from treecdf.training.sources.rows import Rows
 
-_LOW_DIMENSION = 3  # covariates that can afford hinges
+_LOW_DIMENSION = 3  # most covariates with which basis="auto" takes hinges
 
 
 @dataclass(frozen=True)
 class Constant:
-    """The share of the left child, whatever x: the unconditional tree flow."""
+    """A node classifier that ignores the covariates: the share of the left child.
+
+    Examples
+    --------
+    >>> from treecdf import Constant, Stage
+    >>> Stage(Constant(), max_depth=3).classifier
+    Constant()
+    """
 
     def kind(self, q: int) -> tuple[int, ...]:
-        """Linear log-odds, without a slope."""
+        """(LINEAR, 0): log-odds without slopes."""
         return LINEAR, 0
 
     def search_basis(self, q: int) -> Basis:
@@ -36,22 +41,32 @@ class Constant:
     fit_basis = search_basis
 
     def fit(self, rows: Rows, splits: Splits, rng: np.random.Generator) -> NodeFits:
-        """The logit of the share is the only parameter."""
+        """The logit of each node's share, theta (k, 1)."""
         return NodeFits(logit(splits.share)[:, None], share_log_lik(splits.left_weight, splits.weight))
-
-    def importance(self, theta: NDArray[Any], q: int) -> Array:
-        """No covariate matters."""
-        return np.zeros((len(theta), q))
 
 
 @dataclass(frozen=True)
 class Logistic:
-    """Logistic regression with an L2 penalty on its slopes.
+    """A node classifier that is a logistic regression with an L2 penalty on its slopes.
 
-    C: inverse strength of the penalty, as in scikit-learn. basis: what the log-odds are linear in, "linear" the
-    covariates, "hinges" these and five hinges of each, between one standard deviation below and above its mean,
-    "cubic" their powers up to the third, "auto" hinges for up to three covariates and linear for more. tol: largest
-    derivative of the mean loss at the end.
+    Parameters
+    ----------
+    C : float, default 1.0
+        Inverse strength of the penalty, as in scikit-learn.
+    basis : {"linear", "hinges", "cubic", "auto"}, default "linear"
+        What the log-odds are linear in. "linear": the covariates. "hinges": the covariates and five hinges of each,
+        between one standard deviation below and above its mean. "cubic": powers of the covariates up to the third.
+        "auto": hinges for up to three covariates, linear for more.
+    tol : float, default 1e-4
+        Training of a node ends when no derivative of its mean loss is larger.
+    max_iter : int, default 100
+        Most Newton steps.
+
+    Examples
+    --------
+    >>> from treecdf import Logistic, Stage
+    >>> Stage(Logistic(C=0.1, basis="hinges"), max_depth=4).max_depth
+    4
     """
 
     C: float = 1.0
@@ -66,11 +81,11 @@ class Logistic:
         check_setting("max_iter", self.max_iter, is_int(self.max_iter) and self.max_iter >= 1, "an integer above 0")
 
     def kind(self, q: int) -> tuple[int, ...]:
-        """Linear log-odds in the features of the basis."""
+        """(LINEAR, the place of the basis in FEATURE_BASES)."""
         return LINEAR, list(FEATURE_BASES).index(self._basis_name(q))
 
     def search_basis(self, q: int) -> Basis:
-        """The features and the penalty of the fit."""
+        """The features of the log-odds, with their penalty; `fit` sees the same ones."""
         return FEATURE_BASES[self._basis_name(q)](q, ridge=1 / self.C)
 
     fit_basis = search_basis
@@ -81,7 +96,10 @@ class Logistic:
         return "hinges" if q <= _LOW_DIMENSION else "linear"
 
     def fit(self, rows: Rows, splits: Splits, rng: np.random.Generator) -> NodeFits:
-        """Newton's method; its first step is the score test's, which needs no pass over the rows."""
+        """Intercept and slopes theta (k, 1 + p), by Newton's method.
+
+        The first step is that of the score test, so it needs no pass over the rows.
+        """
         k, n_parameters = len(splits.axis), 1 + splits.gradient.shape[1]
         point = np.zeros((k, n_parameters))
         point[:, 0] = logit(splits.share)
@@ -105,7 +123,7 @@ class Logistic:
         return NodeFits(point, np.where(splits.has_both, fitted, log_lik))
 
     def _first_step(self, splits: Splits) -> tuple[Array, Array]:
-        """Newton step from the share, and the objective's slope along it."""
+        """Newton step (k, 1 + p) from the share with zero slopes, and the derivative (k,) of the loss along it."""
         m, share, gradient = splits.moments, splits.share, splits.gradient
         curvature = (share * (1 - share))[:, None] * m.scatter + 1 / self.C
         rotated = (gradient[:, None, :] @ m.rotation)[:, 0] / curvature
@@ -113,8 +131,3 @@ class Logistic:
         # Moving the slopes alone would move the mean log-odds; the intercept holds it.
         intercept = -np.einsum("kq,kq->k", slopes, m.mean)
         return np.column_stack([intercept, slopes]), -np.einsum("kq,kq->k", slopes, gradient)
-
-    def importance(self, theta: NDArray[Any], q: int) -> Array:
-        """Slopes on the features of a standardised covariate."""
-        source = self.fit_basis(q).source
-        return np.abs(theta[:, 1:]) @ (source[:, None] == np.arange(q))

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import logit
 
 from treecdf._common.typing import Array
@@ -23,10 +21,24 @@ from treecdf.training.sources.rows import Rows
 
 @dataclass(frozen=True)
 class MLP:
-    """Multi-layer perceptron with ReLU units, trained by L-BFGS.
+    """A node classifier that is a small network with ReLU units, trained by L-BFGS.
 
-    hidden: sizes of the hidden layers. alpha: L2 penalty of the weights, as in scikit-learn (the biases are
-    free). tol: largest derivative of the mean loss at the end.
+    Parameters
+    ----------
+    hidden : tuple of int, default (4, 4)
+        Sizes of the hidden layers.
+    alpha : float, default 1.0
+        L2 penalty of the weights, as in scikit-learn; the biases have none.
+    tol : float, default 1e-4
+        Training of a node ends when no derivative of its mean loss is larger.
+    max_iter : int, default 150
+        Most L-BFGS steps.
+
+    Examples
+    --------
+    >>> from treecdf import MLP, Stage
+    >>> Stage(MLP(hidden=(8,)), max_depth=2).classifier.hidden
+    (8,)
     """
 
     hidden: tuple[int, ...] = (4, 4)
@@ -46,19 +58,19 @@ class MLP:
         )
 
     def kind(self, q: int) -> tuple[int, ...]:
-        """A network with these hidden layers."""
+        """(NETWORK, sizes of the hidden layers)."""
         return NETWORK, *self.hidden
 
     def search_basis(self, q: int) -> Basis:
-        """Hinges: after a logistic stage a linear score test would see noise only."""
+        """Hinges of the covariates: after a logistic stage a linear score test would see noise only."""
         return Basis.hinges(q, max_width=SEARCH_WIDTH)
 
     def fit_basis(self, q: int) -> Basis:
-        """The covariates."""
+        """The q covariates themselves."""
         return Basis.linear(q)
 
     def fit(self, rows: Rows, splits: Splits, rng: np.random.Generator) -> NodeFits:
-        """L-BFGS from random weights around the share."""
+        """Weights and biases theta (k, P), by L-BFGS from random weights around the share."""
         point, penalty = self._start(rows.n_covariates, splits, rng)
         k, n_parameters = point.shape
         trial = point.copy()
@@ -88,8 +100,3 @@ class MLP:
         theta[~splits.has_both] = 0.0
         theta[:, -1] = logit(splits.share)
         return theta, self.alpha * np.array(penalised)
-
-    def importance(self, theta: NDArray[Any], q: int) -> Array:
-        """Weights of the first layer."""
-        first = theta[:, : self.hidden[0] * q].reshape(len(theta), self.hidden[0], q)
-        return np.sqrt((first**2).sum(axis=1))

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import xlogy
 
-from treecdf._common.typing import Array, Ints
+from treecdf._common.typing import Array, Bools, Ints
 from treecdf.data.basis import Basis
 from treecdf.training.sources.rows import Rows
 
-SEARCH_WIDTH = 64  # features of the score test, where a classifier does not say which
+SEARCH_WIDTH = 64  # most features of the score test, for classifiers whose own features are unknown
+# Parameters of node classifiers, one row for each node: numbers for kernels, or Python objects in one column.
+Theta = NDArray[np.float64] | NDArray[np.object_]
 
 
 @dataclass(frozen=True)
@@ -37,29 +39,29 @@ class Moments:
 
 @dataclass(frozen=True)
 class Splits:
-    """One split for each node of a level."""
+    """One split for each of the k nodes of a level."""
 
-    axis: Ints
-    cut: Array
-    left_share: Array
-    left_weight: Array
-    right_weight: Array
+    axis: Ints  # (k,) the outcome that is split
+    cut: Array  # (k,) rows with an outcome up to here go left
+    left_share: Array  # (k,) share of the box left of the cut
+    left_weight: Array  # (k,) sum of the weights of the rows left of the cut
+    right_weight: Array  # (k,) the same right of it
     gradient: Array  # (k, p) of the likelihood by the slopes on the search features, at zero slopes
     moments: Moments
 
     @property
     def weight(self) -> Array:
-        """Weight of the node's rows."""
+        """Sum of the weights of each node's rows, (k,)."""
         return self.left_weight + self.right_weight
 
     @property
     def share(self) -> Array:
-        """Left share of the rows, kept half a row away from 0 and 1 (a child may be empty)."""
+        """Share of each node's weight that is left, (k,), half a row away from 0 and 1: a child may be empty."""
         return clipped_share(self.left_weight, self.weight)
 
     @property
-    def has_both(self) -> NDArray[np.bool_]:
-        """Whether there are rows on both sides, so that there is something to learn."""
+    def has_both(self) -> Bools:
+        """Whether each node has rows on both sides, (k,); else there is nothing to learn."""
         return (self.left_weight > 0) & (self.right_weight > 0)
 
 
@@ -84,29 +86,29 @@ def uniform_log_lik(left: Array, weight: Array, left_share: Array) -> Array:
 class NodeFits:
     """Fitted classifiers of the nodes of a level."""
 
-    theta: NDArray[Any]  # (k, P)
+    theta: Theta  # (k, P)
     log_lik: Array  # (k,) binary log-likelihood of the training rows
 
 
+@runtime_checkable
 class NodeClassifier(Protocol):
-    """A kind of node classifier; its own settings are all it holds."""
+    """What the grower asks of a node classifier; q is the number of covariates.
+
+    An instance holds settings only. What it learns at the nodes of a tree goes into the `theta` that `fit` returns.
+    """
 
     def kind(self, q: int) -> tuple[int, ...]:
-        """What the transform's kernels must know to evaluate the packed parameters; the kind comes first."""
+        """What kernels need to evaluate `theta`: LINEAR, NETWORK, TREES or PYTHON first, then sizes."""
         ...
 
     def search_basis(self, q: int) -> Basis:
-        """Features with which the score test looks for splits this classifier can use."""
+        """Features of the covariates on which the score test judges how well a split can be predicted."""
         ...
 
     def fit_basis(self, q: int) -> Basis:
-        """Features of the arranged rows that `fit` gets."""
+        """Features of the covariates that the rows have when `fit` is called."""
         ...
 
     def fit(self, rows: Rows, splits: Splits, rng: np.random.Generator) -> NodeFits:
-        """Fit all nodes of a level; the rows are arranged with the splits' labels."""
-        ...
-
-    def importance(self, theta: NDArray[Any], q: int) -> Array:
-        """How much each covariate moves each node's log-odds, (nodes, q), up to a factor per node."""
+        """Fitted classifiers of all k nodes of a level; each row is labelled with its node and its side."""
         ...

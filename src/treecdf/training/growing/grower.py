@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from treecdf._common.typing import Array, Ints
 from treecdf.flows.tree import NODE, TreeSequence
-from treecdf.training.classifiers.protocol import NodeClassifier, NodeFits, Splits, share_log_lik, uniform_log_lik
+from treecdf.training.classifiers.protocol import NodeClassifier, NodeFits, Splits
 from treecdf.training.growing.splitting import MIN_WIDTH, Candidates, fit_best, promising
 from treecdf.training.settings import Growth
 from treecdf.training.sources.rows import Rows
@@ -81,9 +81,6 @@ class TreeGrower:
         first_child = self._n_nodes + k
         nodes["left"] = np.where(child[:, 0] >= 0, first_child + child[:, 0], -1)
         nodes["right"] = np.where(child[:, 1] >= 0, first_child + child[:, 1], -1)
-        constant = share_log_lik(splits.left_weight, splits.weight)
-        nodes["gain"] = fits.log_lik - uniform_log_lik(splits.left_weight, splits.weight, splits.left_share)
-        nodes["covariate_gain"] = np.maximum(fits.log_lik - constant, 0.0)
         self._tables.append(nodes)
         self._thetas.append(fits.theta)
         self._n_nodes += k
