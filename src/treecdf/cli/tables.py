@@ -156,8 +156,9 @@ def _records(path: Path, stream: TextIO) -> Iterator[tuple[int, list[str]]]:
     except csv.Error as error:
         if "end of data" in str(error):
             raise ValueError(f"{path}, line {line}: a field begins with a quote that is never closed") from None
+        row = f" of the row that begins on line {line}" if reader.line_num > line else ""
         raise ValueError(
-            f"{path}, line {reader.line_num}: expected a comma after a quoted field, and quotes inside of it twice"
+            f"{path}, line {reader.line_num}{row}: expected a comma after a quoted field, and quotes inside of it twice"
         ) from None
 
 
