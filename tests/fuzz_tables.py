@@ -78,7 +78,7 @@ def value(column, rng):
 
 
 def make(rng):
-    """A table: its bytes, its rows as (line, text), the header's text, the fault in it and (line, column) of the fault."""
+    """A table: its bytes, its rows as (line, text), the header's text, its fault and the line and column of that."""
     columns = [*COLUMNS, *(f"more {k}" for k in range(rng.integers(3)))]
     rng.shuffle(columns)
     fault = ["none", "none", "no number", "ragged", "not text", "twice", "no column", "open quote", "after quote"][
@@ -175,7 +175,7 @@ def judge(model, made, place):
 
 def run(count, seed, directory, say=lambda text: None):
     """Judge so many tables; how often each (outcome, fault) came, and the seconds of the slowest table."""
-    from tests.cli.conftest import small_model
+    from tests.helpers.small_tables import small_model
     from treecdf.cli import commands
 
     rng, place = np.random.default_rng(seed), Path(directory)
@@ -187,7 +187,7 @@ def run(count, seed, directory, say=lambda text: None):
         made = make(rng)
         begin = time.perf_counter()
         try:
-            with mock.patch.object(commands, "load_model", lambda path: fitted):  # to load takes as long as to ask
+            with mock.patch.object(commands, "load_model", return_value=fitted):  # to load takes as long as to ask
                 outcomes[judge(model, made, place), made[3]] += 1
         except Exception as error:
             kept = place / f"failed-{seed}-{number}.csv"

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.cli.conftest import small_model
+from tests.helpers.small_tables import small_model
 from treecdf.cli.main import main
 from treecdf.cli.output import check_memory, check_output, free_name
 

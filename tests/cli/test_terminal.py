@@ -97,6 +97,11 @@ def test_a_closed_pipe_is_quiet_and_the_work_is_done(small, tmp_path):
         os.close(writing)
         assert ended.returncode == 141
         assert ended.stderr == b""
+    reading, writing = os.pipe()
+    os.close(reading)
+    ended = start("--help", stdout=writing)
+    os.close(writing)
+    assert (ended.returncode, ended.stderr) == (0, b"")
     assert len(pd.read_csv(tmp_path / "scores.csv")) == 8
 
 

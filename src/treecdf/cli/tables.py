@@ -93,7 +93,8 @@ def read_table(path: Path, choose: Choose) -> DataFrame:
 
 def check_columns(known: Sequence[str], wanted: Sequence[str]) -> None:
     """Complain about the first column that is wanted and not there."""
-    missing = [name for name in wanted if name not in known]
+    there = set(known)
+    missing = [name for name in wanted if name not in there]
     if missing:
         more = f" and {len(known) - _MOST_LISTED} more" if len(known) > _MOST_LISTED else ""
         listed = ", ".join(map(quoted, known[:_MOST_LISTED]))
@@ -126,7 +127,7 @@ def _read_csv(path: Path, choose: Choose) -> DataFrame:
                 raise ValueError(
                     f"{path}, line {first}: column {j + 1} has no name: name it, or leave it out with --drop '{name}'"
                 )
-        place = {name: names.index(name) for name in kinds}
+        place = {name: j for j, name in enumerate(names) if name in kinds}
         text, lines = _fields(path, records, len(names), place)
     columns = {name: _column(text.pop(name), kind, _Place(path, name, lines)) for name, kind in kinds.items()}
     return pd.DataFrame({name: pd.Series(values, dtype=values.dtype) for name, values in columns.items()}, copy=False)

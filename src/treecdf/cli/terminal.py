@@ -71,8 +71,9 @@ class SafeStream:
             act()
         except OSError as error:
             self.error = error
-            with contextlib.suppress(OSError, ValueError):  # else Python tries again at exit, and complains
-                os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
+            # What is held back goes to nowhere: else Python tries again at exit, and complains.
+            with contextlib.suppress(OSError, ValueError), open(os.devnull, "wb") as nowhere:
+                os.dup2(nowhere.fileno(), self._stream.fileno())
 
 
 class Terminal:
@@ -104,10 +105,10 @@ def safe_terminal() -> Iterator[Terminal]:
         with warnings.catch_warnings():
             warnings.showwarning = _show_warning
             yield Terminal(out, err)
+    finally:
         for stream in (out, err):
             if stream is not None:
                 stream.flush()
-    finally:
         sys.stdout, sys.stderr = before
 
 
