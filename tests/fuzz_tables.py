@@ -7,6 +7,7 @@ the row alone. A refusal must be one sentence with the line and the column where
 
 import argparse
 import contextlib
+import importlib
 import io
 import re
 import sys
@@ -178,19 +179,26 @@ def run(count, seed, directory, say=lambda text: None):
     from tests.helpers.small_tables import small_model
     from treecdf.cli import commands
 
-    rng, place = np.random.default_rng(seed), Path(directory)
-    model = place / "fuzzed.tcdf"
-    fitted = small_model()
+    command_line = importlib.import_module("treecdf.cli.main")
+    model, fitted = Path(directory) / "fuzzed.tcdf", small_model()
     fitted.save(model)
+    # To load the model and to make the parser take longer than to ask.
+    quick_load = mock.patch.object(commands, "load_model", return_value=fitted)
+    quick_parser = mock.patch.object(command_line, "_parser", return_value=command_line._parser())
+    with quick_load, quick_parser:
+        return _judge_all(model, count, seed, say)
+
+
+def _judge_all(model, count, seed, say):
+    rng = np.random.default_rng(seed)
     outcomes, slowest = Counter(), 0.0
     for number in range(count):
         made = make(rng)
         begin = time.perf_counter()
         try:
-            with mock.patch.object(commands, "load_model", return_value=fitted):  # to load takes as long as to ask
-                outcomes[judge(model, made, place), made[3]] += 1
+            outcomes[judge(model, made, model.parent), made[3]] += 1
         except Exception as error:
-            kept = place / f"failed-{seed}-{number}.csv"
+            kept = model.parent / f"failed-{seed}-{number}.csv"
             kept.write_bytes(made[0])
             raise AssertionError(f"table {number} ({made[3]}), kept as {kept}: {error!r}") from error
         slowest = max(slowest, time.perf_counter() - begin)

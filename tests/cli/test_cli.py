@@ -122,6 +122,15 @@ print({"matplotlib", "polars"} & set(sys.modules))
     assert ended.stdout == "True 0 0\nset()\n"
 
 
+def test_public_names_are_imported_when_they_are_used():
+    assert set(treecdf._HOMES) == set(treecdf.__all__)
+    assert set(treecdf.__all__) <= set(dir(treecdf))
+    for name in treecdf.__all__:
+        assert getattr(treecdf, name).__name__ == name
+    with pytest.raises(AttributeError, match="no attribute 'TreeFlow'"):
+        treecdf.TreeFlow  # noqa: B018
+
+
 # Tables in, answers out
 
 
