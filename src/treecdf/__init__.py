@@ -1,12 +1,16 @@
 """Learn the whole conditional distribution p(y | x) of one or several outcomes on a table."""
 
-from treecdf.estimators.compositional import CompositionalFlow
-from treecdf.estimators.loading import load_model
-from treecdf.estimators.regressor import TreeFlowRegressor
-from treecdf.flows.distribution import ConditionalDistribution
-from treecdf.persist.files import ModelFileError
-from treecdf.training.classifiers import MLP, BoostedTrees, Constant, Logistic
-from treecdf.training.settings import Stage
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from treecdf.estimators.compositional import CompositionalFlow
+    from treecdf.estimators.loading import load_model
+    from treecdf.estimators.regressor import TreeFlowRegressor
+    from treecdf.flows.distribution import ConditionalDistribution
+    from treecdf.persist.files import ModelFileError
+    from treecdf.training.classifiers import MLP, BoostedTrees, Constant, Logistic
+    from treecdf.training.settings import Stage
 
 __version__ = "0.1.0.dev0"
 
@@ -22,3 +26,31 @@ __all__ = [
     "TreeFlowRegressor",
     "load_model",
 ]
+
+# Names are imported when they are first used: the command line answers --help and Ctrl-C before numba is there.
+_HOMES = {
+    "MLP": "training.classifiers",
+    "BoostedTrees": "training.classifiers",
+    "CompositionalFlow": "estimators.compositional",
+    "ConditionalDistribution": "flows.distribution",
+    "Constant": "training.classifiers",
+    "Logistic": "training.classifiers",
+    "ModelFileError": "persist.files",
+    "Stage": "training.settings",
+    "TreeFlowRegressor": "estimators.regressor",
+    "load_model": "estimators.loading",
+}
+
+
+def __getattr__(name: str) -> object:
+    """A public name, imported from where it lives."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """The public names, too, before they are imported."""
+    return sorted({*globals(), *__all__})

@@ -5,17 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from scipy.stats import norm
 
 from treecdf._common.typing import Array
+from treecdf.cli.output import write_picture
 from treecdf.estimators.regressor import TreeFlowRegressor
 
 
 def _branches(x: Array) -> tuple[Array, Array, Array, Array, Array]:
-    """Weight of the upper branch, and mean and standard deviation of both."""
+    """Weight of the upper branch, and means and standard deviations of both, each of the shape of x."""
     weight = 0.3 + 0.4 * (x + 1) / 2
     return weight, 1.5 * np.sin(3 * x), 0.15 + 0.15 * (x + 1), -1.2 * x - 1.0, np.full_like(x, 0.15)
 
@@ -34,7 +34,7 @@ def density(x: Array, y: Array) -> Array:
     return weight * norm.pdf(y, upper, upper_sd) + (1 - weight) * norm.pdf(y, lower, lower_sd)
 
 
-def run_demo(picture: Path | None, say: Callable[[str], Any] = print) -> dict[str, float]:
+def run_demo(picture: Path | None, say: Callable[[str], object] = print) -> dict[str, float]:
     """Fit the example, say how well it went, draw it; return the figures."""
     rng = np.random.default_rng(0)
     x, y = sample(3000, rng)
@@ -94,5 +94,5 @@ def _draw(model: TreeFlowRegressor, x: Array, y: Array, picture: Path) -> None:
     for axis, title in zip(axes, ("training rows", "true p(y | x)", "learnt p(y | x)"), strict=True):
         axis.set(title=title, xlabel="x", xlim=(-1, 1), ylim=(-3.2, 3.2))
     axes[0].set_ylabel("y")
-    figure.savefig(picture, dpi=110)
+    write_picture(picture, figure)
     plt.close(figure)

@@ -1,4 +1,7 @@
-"""Command line: learn from tables, ask the models; see `treecdf --help`."""
+"""Command line: learn from tables, ask the models; see `treecdf --help`.
+
+What a command needs is imported when it runs, so that help comes at once and Ctrl-C ends every import in one sentence.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,16 @@ import argparse
 import importlib.util
 import sys
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import treecdf
+from treecdf.cli.terminal import printable, safe_terminal
+
+if TYPE_CHECKING:
+    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
 
 _EXAMPLE = """a session, from a table to answers:
   treecdf fit houses.csv --outcome price --out houses.tcdf
@@ -22,24 +30,72 @@ _EXAMPLE = """a session, from a table to answers:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; the exit code: 0 done, 1 it could not be done, 2 wrong arguments, 130 interrupted."""
+    """Run the command line.
+
+    Parameters
+    ----------
+    argv : sequence of str, default None
+        The arguments; None for those of the process.
+
+    Returns
+    -------
+    int
+        The exit code: 0 done, 1 it could not be done, 2 wrong arguments, 130 interrupted, 141 nobody reads the output.
+
+    Examples
+    --------
+    >>> from treecdf.cli import main
+    >>> main(["info", "missing.tcdf"])
+    1
+    """
+    with safe_terminal() as terminal:
+        code = _run(sys.argv[1:] if argv is None else list(argv))
+    return terminal.exit_code(code)
+
+
+def _run(argv: list[str]) -> int:
+    """Run the command line and turn what goes wrong into a sentence; the exit code."""
     parser = _parser()
-    args = parser.parse_args(argv)
+    args = parser.parse_args(_with_joined_bounds(argv))
     if args.command is None:
         parser.print_help()
         return 2
     try:
-        return int(args.run(args) or 0)
+        args.run(args)
     except KeyboardInterrupt:
         goes_on = "; run the same command again to go on" if getattr(args, "checkpoint", None) else ""
         print(f"treecdf {args.command}: interrupted{goes_on}", file=sys.stderr)
         return 130
-    except OSError as error:
-        print(f"treecdf {args.command}: {error.filename}: {error.strerror}", file=sys.stderr)
+    except Exception as error:  # a command line ends in a sentence, whatever it was
+        if args.debug:
+            traceback.print_exc()
+        print(f"treecdf {args.command}: {printable(_complaint(error))}", file=sys.stderr)
         return 1
-    except (ValueError, TypeError, ImportError) as error:
-        print(f"treecdf {args.command}: {error}", file=sys.stderr)
-        return 1
+    return 0
+
+
+def _complaint(error: Exception) -> str:
+    """A sentence about what went wrong, which tells the user's mistakes from ours."""
+    if isinstance(error, MemoryError):
+        return f"there is not enough memory ({error})" if str(error) else "there is not enough memory"
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    if isinstance(error, (OSError, ValueError, ImportError)):
+        return str(error)
+    what = f"{type(error).__name__}: {error}"
+    return f"unexpected error ({what}); run again with --debug for the traceback"
+
+
+def _with_joined_bounds(argv: Sequence[str]) -> list[str]:
+    """Arguments with `--bounds -50,50` as `--bounds=-50,50`: else argparse takes -50,50 for an option."""
+    joined: list[str] = []
+    for part in argv:
+        is_after_bounds = bool(joined) and len(joined[-1]) > 2 and "--bounds".startswith(joined[-1])
+        if is_after_bounds and part.startswith("-") and "," in part:
+            joined[-1] += f"={part}"
+        else:
+            joined.append(part)
+    return joined
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -49,6 +105,7 @@ def _parser() -> argparse.ArgumentParser:
         epilog=_EXAMPLE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    _add_debug(parser, default=False)
     parser.add_argument("--version", action="version", version=f"treecdf {treecdf.__version__}")
     commands = parser.add_subparsers(dest="command", metavar="command")
     _add_fit(commands)
@@ -67,28 +124,46 @@ def _parser() -> argparse.ArgumentParser:
         description="Compile every kernel and keep the machine code on disk, so that no later process waits for it.",
     )
     warmup.set_defaults(run=_warmup)
+    for command in commands.choices.values():
+        # What is given after the command must not be undone by the default of a missing option.
+        _add_debug(command, default=argparse.SUPPRESS)
     return parser
 
 
-def _add_fit(commands: Any) -> None:
+def _add_debug(parser: argparse.ArgumentParser, default: bool | str) -> None:
+    """Give a parser the option --debug."""
+    parser.add_argument(
+        "--debug", action="store_true", default=default, help="show the traceback if something goes wrong"
+    )
+
+
+def _add_fit(commands: Commands) -> None:
     fit = commands.add_parser(
         "fit",
         help="learn a model from a CSV or Parquet table",
-        description="Learn the distribution of the outcomes given all other columns. Text columns are categories; gaps "
-        "are welcome except in outcomes, where they leave the row out.",
+        description="Learn the distribution of the outcomes given all other columns. A column is numbers if every "
+        "value of it is a plain decimal number, else a category. Values may be missing; a row without an outcome is "
+        "left out.",
     )
-    fit.add_argument("table", type=Path, help="CSV with a header, or Parquet")
+    fit.add_argument("table", type=Path, help="CSV (UTF-8, with a header) or Parquet")
     fit.add_argument("--outcome", action="append", required=True, metavar="COLUMN", help="may be repeated")
     fit.add_argument("--out", type=Path, required=True, metavar="MODEL", help="model file, for example model.tcdf")
     fit.add_argument("--drop", nargs="+", default=[], metavar="COLUMN", help="columns that are no covariates")
-    fit.add_argument("--categorical", nargs="+", default=[], metavar="COLUMN", help="numbers that are names of levels")
+    fit.add_argument(
+        "--categorical",
+        nargs="+",
+        default=[],
+        metavar="COLUMN",
+        help="numbers that are names of a category's levels",
+    )
     fit.add_argument("--weight", metavar="COLUMN", help="how many rows each row counts for")
     fit.add_argument(
         "--bounds",
         action="append",
         default=[],
         metavar="LOW,HIGH",
-        help="ends of an outcome's support, an empty end for none: --bounds 0, (one for all outcomes or one for each)",
+        help="lowest and highest possible outcome, an empty end for none: --bounds 0, (one for all outcomes, or one "
+        "for each)",
     )
     fit.add_argument("--effort", choices=("fast", "default", "best"), default="default", help="default: %(default)s")
     fit.add_argument("--seed", type=int, default=0, help="default: %(default)s")
@@ -102,7 +177,7 @@ def _add_fit(commands: Any) -> None:
     fit.set_defaults(run=_command("fit"))
 
 
-def _add_questions(commands: Any) -> None:
+def _add_questions(commands: Commands) -> None:
     score = _question(commands, "score", "mean log density, CRPS and coverage of a table with outcomes")
     score.add_argument("--out", type=Path, metavar="TABLE", help="log density of every row (CSV or Parquet)")
     sample = _question(commands, "sample", "draws of the outcomes, one line each")
@@ -114,7 +189,7 @@ def _add_questions(commands: Any) -> None:
     quantiles.add_argument("--out", type=Path, required=True, metavar="TABLE", help="CSV or Parquet")
     plot = _question(commands, "plot", "a picture of what was learnt", needs_table=False)
     plot.add_argument("--kind", choices=_PLOTS, default="density", help="default: %(default)s")
-    plot.add_argument("--rows", type=int, nargs="+", default=[0, 1, 2], help="for density (default: 0 1 2)")
+    plot.add_argument("--rows", type=int, nargs="+", help="for density, counted from 0 (default: the first 3)")
     plot.add_argument("--covariate", metavar="COLUMN", help="for fan: the covariate that runs")
     plot.add_argument("--out", type=Path, required=True, metavar="PICTURE", help="PNG, PDF, SVG or JPG")
     info = commands.add_parser("info", help="what is in a model file", description="Say what is in a model file.")
@@ -125,14 +200,16 @@ def _add_questions(commands: Any) -> None:
 _PLOTS = ("density", "fan", "pit", "calibration", "intervals", "importance", "history")
 
 
-def _question(commands: Any, name: str, text: str, needs_table: bool = True) -> argparse.ArgumentParser:
+def _question(commands: Commands, name: str, text: str, needs_table: bool = True) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = commands.add_parser(
         name,
         help=text,
         description=f"{text[0].upper()}{text[1:]}. The table may have more columns than the model asks.",
     )
     parser.add_argument("model", type=Path, help="file that `treecdf fit` wrote")
-    parser.add_argument("table", type=Path, nargs=None if needs_table else "?", help="CSV with a header, or Parquet")
+    parser.add_argument(
+        "table", type=Path, nargs=None if needs_table else "?", help="CSV (UTF-8, with a header) or Parquet"
+    )
     parser.set_defaults(run=_command(name))
     return parser
 
@@ -141,8 +218,8 @@ def _command(name: str) -> Callable[[argparse.Namespace], None]:
     """The command of that name, whose imports wait until it runs."""
 
     def run(args: argparse.Namespace) -> None:
-        if importlib.util.find_spec("pandas") is None:
-            raise ImportError("tables need pandas: pip install 'treecdf[cli]'")
+        if any(importlib.util.find_spec(package) is None for package in ("pandas", "pyarrow")):
+            raise ImportError("tables need pandas and pyarrow: pip install 'treecdf[cli]'")
         from treecdf.cli import commands
 
         getattr(commands, name)(args)
@@ -151,12 +228,14 @@ def _command(name: str) -> Callable[[argparse.Namespace], None]:
 
 
 def _positive(text: str) -> int:
+    """A whole number of at least 1."""
     if not text.isdigit() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"expected a number of at least 1; got {text!r}")
     return int(text)
 
 
 def _level(text: str) -> float:
+    """A probability between 0 and 1, both left out."""
     try:
         level = float(text)
     except ValueError:
@@ -166,35 +245,25 @@ def _level(text: str) -> float:
     return level
 
 
-def _demo(args: argparse.Namespace) -> int:
+def _demo(args: argparse.Namespace) -> None:
+    """Fit and draw the example; without matplotlib there is no picture."""
     picture: Path | None = args.out
     if importlib.util.find_spec("matplotlib") is None:
         print("no picture: matplotlib is missing (pip install 'treecdf[plots]')", file=sys.stderr)
         picture = None
-    elif complaint := _not_a_picture(args.out):
-        print(f"treecdf demo: {complaint}", file=sys.stderr)
-        return 1
+    else:
+        from treecdf.cli.output import PICTURES, check_output
+
+        check_output(args.out, [], PICTURES)
     from treecdf.cli.demo import run_demo
 
     run_demo(picture)
-    return 0
 
 
-def _not_a_picture(path: Path) -> str | None:
-    """Why no picture can be written to `path`, found out before the work is done."""
-    if not path.resolve().parent.is_dir():
-        return f"there is no directory {path.resolve().parent}"
-    if path.is_dir():
-        return f"{path} is a directory, not a picture"
-    if path.suffix.lower() not in (".png", ".pdf", ".svg", ".jpg"):
-        return f"the picture's name should end in .png, .pdf, .svg or .jpg; got {path.name}"
-    return None
-
-
-def _warmup(args: argparse.Namespace) -> int:
+def _warmup(args: argparse.Namespace) -> None:
+    """Compile every kernel."""
     from treecdf.cli.warmup import warm_up
 
     start = time.perf_counter()
     warm_up()
     print(f"kernels ready in {time.perf_counter() - start:.1f} s")
-    return 0
