@@ -189,6 +189,30 @@ def add_dots(width, delta, unit, rows, first, n, gradient, node, offset):
 
 
 @kernel
+def feed_forward(units, width, q, theta, node, hidden):
+    """Outputs of all layers of a node's network, below the covariates units[:q]; where the last layer's weights end.
+
+    Also return where its inputs begin among the units.
+    """
+    n_layers = hidden.size + 1
+    offset, below, unit, n_in = 0, 0, q, q
+    for layer in range(n_layers):
+        n_out = hidden[layer] if layer < n_layers - 1 else 1
+        for o in range(n_out):
+            bias = theta[node, offset + n_out * n_in + o]
+            for r in range(width):
+                units[unit + o, r] = bias
+            add_products(width, units, unit + o, units, below, n_in, theta, node, offset + o * n_in, 1)
+            if layer < n_layers - 1:
+                for r in range(width):
+                    units[unit + o, r] = max(units[unit + o, r], 0.0)
+        offset += n_out * (n_in + 1)
+        n_in, below = n_out, unit
+        unit += n_out
+    return offset, below
+
+
+@kernel
 def mlp_loss(sorted_x, weight, left, start, active, theta, hidden, loss, gradient):
     """Add loss (k,) and gradient (k, P) of the ReLU networks with parameters theta (k, P).
 
@@ -215,20 +239,7 @@ def mlp_loss(sorted_x, weight, left, start, active, theta, hidden, loss, gradien
                 for r in range(t):
                     units[i, r] = sorted_x[i, np.uint64(first + r)]
 
-            offset, below, unit, n_in = 0, 0, q, q
-            for layer in range(n_layers):
-                n_out = hidden[layer] if layer < n_layers - 1 else 1
-                for o in range(n_out):
-                    bias = theta[node, offset + n_out * n_in + o]
-                    for r in range(width):
-                        units[unit + o, r] = bias
-                    add_products(width, units, unit + o, units, below, n_in, theta, node, offset + o * n_in, 1)
-                    if layer < n_layers - 1:
-                        for r in range(width):
-                            units[unit + o, r] = max(units[unit + o, r], 0.0)
-                offset += n_out * (n_in + 1)
-                n_in, below = n_out, unit
-                unit += n_out
+            offset, below = feed_forward(units, width, q, theta, node, hidden)
             for r in range(width):
                 delta[n_units, r] = units[n_units, r] if r < t else 0.0
             loss[node] += cross_entropy(delta[n_units], t, weight, left, first, work, bits)

@@ -146,13 +146,42 @@ def left_probs(at, point, count, root, theta, kind, x, row, share_row, known, va
 
 
 @kernel
+def put_at_root(at, point, known, size, root, end):
+    """Put all points of a tile at the root of the tree with the nodes root:end, of which nothing is known yet."""
+    for i in range(end - root):
+        known[i] = np.nan
+    for t in range(size):
+        point[t], at[t] = t, root
+
+
+@kernel
+def move_up(tile, n_levels, count, point, axis, fixed, slope):
+    """Move the points of a tile by what was noted on each level of a tree, from the deepest level to the root."""
+    for level in range(n_levels - 1, -1, -1):
+        for a in range(count[level]):
+            t, j, f = np.uint64(point[level, a]), np.uint64(axis[level, a]), fixed[level, a]
+            tile[t, j] = f + slope[level, a] * (tile[t, j] - f)
+
+
+@kernel
+def settle(tile, first, product, log_det):
+    """Hold the points of a tile inside the cube; turn products of slopes into logs before they leave float64."""
+    for t in range(tile.shape[0]):
+        for j in range(tile.shape[1]):
+            tile[t, j] = min(max(tile[t, j], _TINY), 1.0)
+        if not (1.0 / _SAFE < product[t] < _SAFE):
+            log_det[first + t] += np.log(product[t])
+            product[t] = 1.0
+
+
+@kernel
 def forward(nodes, theta, roots, kind, x, m, u, log_det):
     """u (n * m, d) <- G_T o ... o G_1 (u), m points at each row of x (n, q); add the log-determinants to log_det.
 
     Tree t has the nodes roots[t]:roots[t + 1], its root first; theta (nodes, P) are the parameters of their
     classifiers, all of one kind.
     """
-    n, d = u.shape
+    n = u.shape[0]
     share_row = m > 1
     largest, deepest, width = work_sizes(nodes, roots, kind, x.shape[1])
     known, value = np.empty(largest), np.empty((kind.size, width))
@@ -175,10 +204,7 @@ def forward(nodes, theta, roots, kind, x, m, u, log_det):
             root = roots[tree]
             if root == roots[tree + 1]:
                 continue
-            for i in range(roots[tree + 1] - root):
-                known[i] = np.nan
-            for t in range(size):
-                point[0, t], at[t] = t, root
+            put_at_root(at, point[0], known, size, root, roots[tree + 1])
             count[0] = size
             level = 0
             while count[level] > 0:
@@ -202,16 +228,8 @@ def forward(nodes, theta, roots, kind, x, m, u, log_det):
                     staying += 1 if child >= 0 else 0
                 level += 1
                 count[level] = staying
-            for back in range(level - 1, -1, -1):
-                for a in range(count[back]):
-                    t, j, f = np.uint64(point[back, a]), np.uint64(axis[back, a]), fixed[back, a]
-                    tile[t, j] = f + slope[back, a] * (tile[t, j] - f)
-            for t in range(size):
-                for j in range(d):
-                    tile[t, j] = min(max(tile[t, j], _TINY), 1.0)
-                if not (1.0 / _SAFE < product[t] < _SAFE):
-                    log_det[first + t] += np.log(product[t])
-                    product[t] = 1.0
+            move_up(tile, level, count, point, axis, fixed, slope)
+            settle(tile, first, product, log_det)
         for t in range(size):
             log_det[first + t] += np.log(product[t])
         first += size
@@ -235,10 +253,7 @@ def inverse(nodes, theta, roots, kind, x, m, u):
             root = roots[tree]
             if root == roots[tree + 1]:
                 continue
-            for i in range(roots[tree + 1] - root):
-                known[i] = np.nan
-            for t in range(size):
-                point[t], at[t] = t, root
+            put_at_root(at, point, known, size, root, roots[tree + 1])
             count = size
             while count > 0:
                 left_probs(at, point, count, root, theta, kind, x, row, share_row, known, value, prob, bits)
