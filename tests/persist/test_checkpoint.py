@@ -537,7 +537,7 @@ def test_what_ignores_interrupts_goes_on_ignoring_them(interrupt_at):
 def test_an_interrupt_while_processes_are_begun_is_not_lost(interrupt_at):
     interrupt_at()
     with treecdf._common.steps.stop_by_interrupt("keep") as stop:
-        with stop.deaf_children():
+        with stop.children_ignore_interrupts():
             signal.raise_signal(signal.SIGINT)
             assert not stop()
             assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN

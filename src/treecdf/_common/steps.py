@@ -16,7 +16,7 @@ import numpy as np
 from treecdf._common.typing import Array
 
 
-class Stopped(Exception):
+class Interrupted(Exception):
     """A job was told to stop before there was anything of it to keep."""
 
 
@@ -31,7 +31,7 @@ class Stop:
         return self.path is not None and os.path.exists(self.path)
 
     @contextlib.contextmanager
-    def deaf_children(self) -> Iterator[None]:
+    def children_ignore_interrupts(self) -> Iterator[None]:
         """Processes begun in this block ignore Ctrl-C: a terminal sends it to all, but one decides what it means."""
         with contextlib.ExitStack() as later:
             if self.path is not None:
@@ -76,7 +76,7 @@ class Sizes:
     n_left_out: int | None
 
 
-class Grown(Protocol):
+class TreeRows(Protocol):
     """What trees are grown on."""
 
     n_covariates: int
@@ -90,7 +90,7 @@ class Steps:
 
     def __init__(self, stop: Stop | None = None) -> None:
         self.stop = Stop() if stop is None else stop
-        self.is_cut_short = False
+        self.was_interrupted = False
 
     def learn(
         self,
@@ -101,15 +101,15 @@ class Steps:
     ) -> tuple[Any, Array]:
         """A part that sees so many covariates, fitted with the generator, and its left-out predictions."""
         if self.stop():
-            raise Stopped
+            raise Interrupted
         return fit()
 
     def grow(
-        self, rng: np.random.Generator, stage: int, rows: Sequence[Grown], grow: Callable[[], list[Any]]
+        self, rng: np.random.Generator, stage: int, rows: Sequence[TreeRows], grow: Callable[[], list[Any]]
     ) -> list[Any]:
         """A tree for each of the rows, grown with the generator; none if the training is to end."""
         if self.stop():
-            self.is_cut_short = True
+            self.was_interrupted = True
             return []
         return grow()
 
@@ -120,4 +120,4 @@ class Steps:
         """Keep what the job gave."""
 
 
-FORGETFUL = Steps()
+PLAIN_STEPS = Steps()

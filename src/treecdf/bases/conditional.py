@@ -15,7 +15,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from treecdf._common.numerics import FAR
-from treecdf._common.steps import FORGETFUL, Steps
+from treecdf._common.steps import PLAIN_STEPS, Steps
 from treecdf._common.typing import Array, Ints
 from treecdf._kernels.student import mixture_forward, mixture_inverse, mixture_loss
 from treecdf.bases.learners.boosting import BoostedScores, BoostingSettings, boost_scores
@@ -70,7 +70,7 @@ class Conditional(WholeCube):
         rows: TrainingRows,
         bound: Bound,
         rng: np.random.Generator,
-        steps: Steps = FORGETFUL,
+        steps: Steps = PLAIN_STEPS,
     ) -> tuple[Conditional, Array]:
         """The base for new rows, and the out-of-fold parameters (n, 3 J) of the training rows.
 

@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 from scipy.optimize import nnls
 
-from treecdf._common.steps import FORGETFUL, Steps
+from treecdf._common.steps import PLAIN_STEPS, Steps
 from treecdf._common.typing import Array, Ints
 from treecdf.bases.learners.protocol import Learner, Predictor
 
@@ -44,7 +44,7 @@ class Mean:
         rows: TrainingRows,
         step: float,
         rng: np.random.Generator,
-        steps: Steps = FORGETFUL,
+        steps: Steps = PLAIN_STEPS,
     ) -> tuple[Mean, Array]:
         """The fitted learners, and out-of-fold locations (n, J) of the training rows.
 

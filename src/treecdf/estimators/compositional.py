@@ -13,38 +13,27 @@ from typing import Any, Self
 import numpy as np
 from joblib import Parallel, delayed
 from numpy.typing import ArrayLike, NDArray
-from scipy.linalg import solve
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
 from treecdf._common.random import as_generator
 from treecdf._common.typing import Array, Ints
 from treecdf._common.validation import check_setting, is_int
-from treecdf.bases.student import Student
 from treecdf.data.columns import Covariates
-from treecdf.data.scaling import Standardizer
 from treecdf.data.table import learn_table, read_covariates, read_outcomes, read_table
+from treecdf.estimators.links import fit_link
 from treecdf.estimators.regressor import TreeFlowRegressor
 from treecdf.estimators.state import replace_state, schema_of, schema_state
-from treecdf.flows.composition.presence import OWN_RIDGE, RIDGES, Effects, Presence, splits
-from treecdf.flows.composition.ratios import Link, Ratios, standardized
-from treecdf.flows.flow import TreeFlow
-from treecdf.flows.mixture import Mixture
-from treecdf.flows.weights import equal_weights
+from treecdf.flows.composition.presence import Effects, Presence
+from treecdf.flows.composition.ratios import Link, Ratios
 from treecdf.persist.checks.models import check_compositional, expect
 from treecdf.persist.files import kept_parameters, set_fitted, write_model
-from treecdf.training.classifiers import Logistic
 from treecdf.training.parameters import check_parameter, read_settings
-from treecdf.training.settings import Stage
 
-_TOLERANCE = 1e-6  # rows that sum to one do so to this
-_N_FOLDS = 5
-_MARGIN = 0.03  # flows reach beyond the range of the log ratios by this share of it
-_FEWEST_ROWS = 30  # for a flow; a taxon of fewer has a Student t around its mean
-_DEGREES = 10.0  # of freedom of that t
-_PRIOR_ROWS, _PRIOR_SCALE = 5.0, 1.5  # and what is known of its scale beforehand
-_ZERO_DRAWS = 200
+_TOLERANCE = 1e-6  # Rows of sum one may be off by this.
+_N_FOLDS = 5  # Folds whose left-out rows choose penalties.
+_ZERO_DRAWS = 200  # Drawn presences that probabilities of zeros are means over, by default.
 FORMAT = "treecdf compositional model"  # of its file, and what that keeps of a fitted model
 _FITTED = (
     "n_features_in_",
@@ -94,6 +83,15 @@ class CompositionalFlow(BaseEstimator):
     single taxon so has a probability. A taxon that was present in no training row is absent for certain, and rows
     that say otherwise have log density -inf; of those that were present in all n of them one is
     absent with probability 1 / (n + 2).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from treecdf import CompositionalFlow
+    >>> rng = np.random.default_rng(0)
+    >>> x, y = rng.normal(size=(40, 1)), rng.dirichlet([1, 2, 3], 40)
+    >>> CompositionalFlow(random_state=0).fit(x, y).sample(x[:2], n_samples=5, random_state=0).shape
+    (2, 5, 3)
     """
 
     n_features_in_: int
@@ -121,9 +119,21 @@ class CompositionalFlow(BaseEstimator):
         self.random_state = random_state
 
     def fit(self, X: ArrayLike, Y: ArrayLike, groups: ArrayLike | None = None) -> Self:
-        """Learn from covariates X (n, q) and compositions Y (n, taxa).
+        """Learn the distribution of compositions. A fit that fails or is interrupted leaves the estimator as it was.
 
-        Rows of one group (n,), such as samples of one person, are left out together where left-out rows decide.
+        Parameters
+        ----------
+        X : array or frame of shape (n, q)
+            Covariates: numbers, text, categories, with missing values.
+        Y : array or frame of shape (n, taxa)
+            Compositions: not negative, each row of sum one (or of any sum, with `normalize`).
+        groups : array of shape (n,), default None
+            Rows of one group, such as samples of one person, are left out together where left-out rows decide.
+
+        Returns
+        -------
+        CompositionalFlow
+            The estimator itself.
         """
         self._check_parameters()
         rng = as_generator(self.random_state)
@@ -162,7 +172,22 @@ class CompositionalFlow(BaseEstimator):
         return tuple(Parallel(self.n_jobs)(tasks))
 
     def sample(self, X: ArrayLike, n_samples: int = 1, random_state: Any = None) -> Array:
-        """Compositions (n, n_samples, taxa) drawn at covariates X (n, q): each sums to one, absent taxa are 0."""
+        """Draws of compositions: each sums to one, absent taxa are 0.
+
+        Parameters
+        ----------
+        X : array or frame of shape (n, q)
+            Covariates.
+        n_samples : int, default 1
+            Draws at each row.
+        random_state : int, Generator, RandomState or None, default None
+            Seed of the draws.
+
+        Returns
+        -------
+        array of shape (n, n_samples, taxa)
+            The draws.
+        """
         check_is_fitted(self, "links_")
         check_setting("n_samples", n_samples, is_int(n_samples) and n_samples >= 0, "an integer of at least 0")
         rng = as_generator(random_state)
@@ -180,7 +205,20 @@ class CompositionalFlow(BaseEstimator):
         return drawn.reshape(len(x), n_samples, self.n_taxa_)
 
     def log_prob(self, X: ArrayLike, Y: ArrayLike) -> Array:
-        """Log density (n,) of compositions Y at covariates X, with respect to the measure named in the notes."""
+        """Log density of compositions, with respect to the measure named in the notes.
+
+        Parameters
+        ----------
+        X : array or frame of shape (n, q)
+            Covariates.
+        Y : array or frame of shape (n, taxa)
+            Compositions.
+
+        Returns
+        -------
+        array of shape (n,)
+            -inf where a taxon is present that no training row had.
+        """
         check_is_fitted(self, "links_")
         y = read_compositions(Y, self.normalize, self.n_taxa_)
         x = read_table(schema_of(self), X, y, None).x
@@ -208,9 +246,21 @@ class CompositionalFlow(BaseEstimator):
         return float(self.log_prob(X, Y).mean())
 
     def zero_prob(self, X: ArrayLike, n_draws: int = _ZERO_DRAWS, random_state: Any = 0) -> Array:
-        """Probability (n, taxa) that each taxon is absent at covariates X (n, q).
+        """Probability that each taxon is absent.
 
-        A mean over n_draws drawn presences of the taxa before it; its standard error is at most 0.5 / sqrt(n_draws).
+        Parameters
+        ----------
+        X : array or frame of shape (n, q)
+            Covariates.
+        n_draws : int, default 200
+            Drawn presences of the other taxa that the probabilities are means over.
+        random_state : int, Generator, RandomState or None, default 0
+            Seed of these draws.
+
+        Returns
+        -------
+        array of shape (n, taxa)
+            Probabilities; their standard errors are at most 0.5 / sqrt(n_draws).
         """
         check_is_fitted(self, "links_")
         check_setting("n_draws", n_draws, is_int(n_draws) and n_draws >= 1, "an integer of at least 1")
@@ -289,84 +339,3 @@ def make_folds(groups: ArrayLike | None, n: int, rng: np.random.Generator) -> In
     if len(names) < 2:
         raise ValueError(f"Expected at least 2 groups; got {len(names)}.")
     return (rng.permutation(len(names)) % min(_N_FOLDS, len(names)))[number]
-
-
-def fit_link(
-    flow: TreeFlowRegressor | None,
-    x: Array,
-    effects: Array,
-    features: Array,
-    log_ratio: Array,
-    fold: Ints,
-    seed: int,
-) -> Link:
-    """From rows in which a taxon follows others: x (n, q), effects (n, p), features (n, f), log ratios (n,)."""
-    raw = np.hstack([effects, features])
-    if len(x) < _FEWEST_ROWS:
-        width = raw.shape[1]
-        return Link(np.zeros(width), np.ones(width), np.zeros(width), _student(log_ratio, x.shape[1] + 1))
-    if fold.min() == fold.max():
-        fold = np.arange(len(x)) % _N_FOLDS
-    center, scale = _nan_moments(raw)
-    z = standardized(raw, center, scale)
-    slopes, left_out = _ridge(z, log_ratio, effects.shape[1], fold)
-    own = _bounded_flow(log_ratio) if flow is None else clone(flow)
-    fitted = own.set_params(random_state=seed).fit(np.column_stack([x, left_out]), log_ratio)
-    rare = _student(log_ratio, x.shape[1] + 1)
-    return Link(center, scale, slopes, _with_rare(fitted.mixture_, rare, 1 / (len(x) + 1)))
-
-
-def _nan_moments(raw: Array) -> tuple[Array, Array]:
-    """Means of what is known, and standard deviations when the mean stands for what is not; infinite for constants."""
-    known = ~np.isnan(raw)
-    filled = np.where(known, raw, 0.0)
-    center = filled.sum(axis=0) / np.maximum(known.sum(axis=0), 1)
-    scale = np.sqrt((np.where(known, raw - center, 0.0) ** 2).mean(axis=0))
-    return center, np.where(scale > 1e-9, scale, np.inf)
-
-
-def _ridge(z: Array, y: Array, n_effects: int, fold: Ints) -> tuple[Array, Array]:
-    """Slopes of standardised features z (n, p), and predictions (n,) of left-out rows; y's mean is not predicted."""
-    left_out = np.empty((len(RIDGES), len(y)))
-    for train, test in splits(fold):
-        offset, mean = y[train].mean(), z[train].mean(axis=0)
-        for i, slopes in enumerate(_ridge_path(z[train] - mean, y[train] - offset, n_effects)):
-            left_out[i, test] = offset + (z[test] - mean) @ slopes
-    best = int(np.argmin(((left_out - y) ** 2).sum(axis=1)))
-    slopes = _ridge_path(z, y - y.mean(), n_effects)[best]
-    return slopes, left_out[best] - y.mean()
-
-
-def _ridge_path(z: Array, y: Array, n_effects: int) -> list[Array]:
-    """Slopes under each penalty of what are no effects of the covariates."""
-    gram, target = z.T @ z, z.T @ y
-    n_others = len(gram) - n_effects
-    penalties = [np.repeat([OWN_RIDGE, ridge], [n_effects, n_others]) for ridge in RIDGES]
-    return [solve(gram + np.diag(penalty), target, assume_a="pos") for penalty in penalties]
-
-
-def _bounded_flow(log_ratio: Array) -> TreeFlowRegressor:
-    """A flow on the range of the log ratios.
-
-    Tails must be light: of a hundred taxa one whose log ratio strays far above takes the whole.
-    """
-    margin = _MARGIN * np.ptp(log_ratio) or 1.0
-    bounds = float(log_ratio.min() - margin), float(log_ratio.max() + margin)
-    stages = [Stage(Logistic(basis="auto"), max_depth=4)]
-    return TreeFlowRegressor(base="box", structure="joint", stages=stages, c0=0.1, bounds=bounds)
-
-
-def _with_rare(flow: Mixture, rare: Mixture, weight: float) -> Mixture:
-    """A mixture with one more flow of little weight, for what is beyond the range."""
-    log_weights = np.pad(flow.log_weights + np.log1p(-weight), ((0, 0), (0, 1)), constant_values=np.log(weight))
-    return Mixture((*flow.members, *rare.members), log_weights, flow.regions)
-
-
-def _student(log_ratio: Array, n_columns: int) -> Mixture:
-    """A Student t around the mean of some log ratios, whatever the covariates and the linear prediction are."""
-    location = log_ratio.mean() if len(log_ratio) else 0.0
-    squares = ((log_ratio - location) ** 2).sum() + _PRIOR_ROWS * _PRIOR_SCALE**2
-    scale = np.sqrt(squares / (len(log_ratio) + _PRIOR_ROWS))
-    base = Student(np.array([location]), np.array([scale]), np.array([_DEGREES]))
-    standardize = Standardizer(np.ones(n_columns), np.zeros(n_columns), np.ones(n_columns))
-    return Mixture((TreeFlow(standardize, base, ()),), equal_weights(1))

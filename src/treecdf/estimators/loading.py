@@ -11,11 +11,37 @@ from treecdf.persist.files import read_model
 
 
 def load_model(path: str | os.PathLike[str]) -> TreeFlowRegressor | CompositionalFlow:
-    """The TreeFlowRegressor or CompositionalFlow that `save` wrote; its predictions are the same to the last bit.
+    """The model that `save` wrote to a file; its predictions are the same to the last bit.
 
     The file may come from anywhere: it is read as numbers and names, never run, takes no more memory than about ten
-    times its size, and is checked before use. One that is cut off, damaged, of another version or inconsistent raises
-    ModelFileError.
+    times its size, and is checked before use.
+
+    Parameters
+    ----------
+    path : path
+        The file.
+
+    Returns
+    -------
+    TreeFlowRegressor or CompositionalFlow
+        The fitted model.
+
+    Raises
+    ------
+    ModelFileError
+        If the file is cut off, damaged, of another version or inconsistent.
+
+    Examples
+    --------
+    >>> import tempfile, numpy as np
+    >>> from treecdf import TreeFlowRegressor, load_model
+    >>> x = np.linspace(0, 1, 60)[:, None]
+    >>> model = TreeFlowRegressor(effort="fast", max_trees=5, random_state=0).fit(x, x[:, 0] ** 2)
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     model.save(f"{directory}/model.tcdf")
+    ...     loaded = load_model(f"{directory}/model.tcdf")
+    >>> bool((loaded.predict(x) == model.predict(x)).all())
+    True
     """
     model: TreeFlowRegressor | CompositionalFlow = read_model(
         path, {regressor.FORMAT: TreeFlowRegressor._restored, compositional.FORMAT: CompositionalFlow._restored}

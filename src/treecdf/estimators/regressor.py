@@ -5,44 +5,30 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Self, overload
+from typing import TYPE_CHECKING, Any, Self
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from treecdf._common.protocols import Seed
-from treecdf._common.typing import Array
-from treecdf.bases.atoms import Atoms
-from treecdf.data.columns import Covariates
-from treecdf.data.recording import Grid
 from treecdf.data.table import (
     is_dask,
-    read_covariates,
-    read_outcomes,
-    read_weights,
 )
 from treecdf.estimators.fitting import FittedState, fit_table, fit_table_in_pieces
-from treecdf.estimators.state import replace_state, schema_of
-from treecdf.flows.continuous import FlowDistribution
-from treecdf.flows.distribution import ConditionalDistribution
-from treecdf.flows.mixture import Mixture
-from treecdf.flows.recorded import as_recorded
-from treecdf.flows.results import Family
-from treecdf.flows.summary import summarize
+from treecdf.estimators.predictions import Predictions
+from treecdf.estimators.state import replace_state
 from treecdf.persist.checkpoint import Checkpoint, NoCheckpoint
 from treecdf.persist.checks.models import check_fitted, expect
 from treecdf.persist.files import set_fitted, write_model
-from treecdf.training.jobs import n_threads
 from treecdf.training.parameters import read_settings
 from treecdf.training.plan import PAPER_STAGES
 from treecdf.training.settings import Stage
 from treecdf.training.sources.parquet import ParquetPieces
 
 if TYPE_CHECKING:
-    from treecdf.estimators.lazy import DaskCollection, LazyDistribution
+    pass
 
 FORMAT = "treecdf model"  # What its file says it is.
 # What a file keeps of a fitted model.
@@ -64,7 +50,7 @@ _FITTED = (
 )
 
 
-class TreeFlowRegressor(RegressorMixin, BaseEstimator):
+class TreeFlowRegressor(Predictions, RegressorMixin, BaseEstimator):
     """Learns the conditional distribution p(y | x) of one or several outcomes as a flow of tree-CDFs.
 
     X may be an array or a pandas or polars frame, with text, categories and gaps: a gap in a column of numbers gets the
@@ -166,21 +152,6 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
         Share of each covariate in the log-likelihood that is lost when it is shuffled among training rows.
     """
 
-    n_features_in_: int
-    feature_names_in_: NDArray[np.object_]
-    n_outcomes_: int
-    outcome_names_: tuple[str, ...]
-    covariates_: Covariates
-    atoms_: Atoms | None
-    grid_: Grid | None
-    notes_: tuple[str, ...]
-    mixture_: Mixture
-    families_: tuple[Family, ...]
-    family_weights_: Array
-    history_: dict[str, NDArray[Any]]
-    n_trees_: int
-    feature_importances_: Array
-
     def __init__(
         self,
         *,
@@ -240,7 +211,24 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
 
     @classmethod
     def paper(cls, **overrides: Any) -> Self:
-        """The settings of the paper's experiments with one outcome."""
+        """The settings of the paper's experiments with one outcome.
+
+        Parameters
+        ----------
+        **overrides
+            Parameters that differ from the paper's.
+
+        Returns
+        -------
+        TreeFlowRegressor
+            Logistic nodes of depth 6, then networks of depth 4, on a box around the outcomes.
+
+        Examples
+        --------
+        >>> from treecdf import TreeFlowRegressor
+        >>> TreeFlowRegressor.paper(max_trees=50).base
+        'box'
+        """
         paper = {"base": "box", "structure": "joint", "stages": list(PAPER_STAGES), "subsample": 1.0}
         return cls(**{**paper, **overrides})
 
@@ -253,10 +241,23 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
         y_val: ArrayLike | None = None,
         sample_weight_val: ArrayLike | None = None,
     ) -> Self:
-        """Learn p(y | x) from covariates X (n, q) and outcomes y (n,) or (n, d).
+        """Learn p(y | x). A fit that fails or is interrupted leaves the estimator as it was.
 
-        A row of weight 2 equals the row twice. X_val, y_val (with their weights) decide when to stop; without them
-        a random `validation_fraction` of the rows does.
+        Parameters
+        ----------
+        X : array or frame of shape (n, q), or Dask collection
+            Covariates: numbers, text, categories, with missing values.
+        y : array, series or frame of shape (n,) or (n, d)
+            Outcomes, all known and finite.
+        sample_weight : array of shape (n,), default None
+            Weights that count rows: a row of weight 2 equals the row twice. None: all 1.
+        X_val, y_val, sample_weight_val : as X, y, sample_weight, default None
+            Rows that decide when to stop. None: a random `validation_fraction` of the rows does.
+
+        Returns
+        -------
+        TreeFlowRegressor
+            The estimator itself.
         """
         settings = read_settings(self.get_params(deep=False))
         if is_dask(X):
@@ -290,10 +291,27 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
     ) -> Self:
         """Learn p(y | x) from a Parquet file, or a directory of them, that need not fit into memory.
 
-        outcomes, covariates and sample_weight are names of columns; by default all columns that are left are
-        covariates. The rows are copied to files without a name in `directory`, by default the system's place for
-        temporary files: 9 q + 16 d + 70 bytes a row. One flow on base="box" or "student" is trained, the same as rows
-        in memory give; "auto" is "box" for one outcome. See docs/scaling.md.
+        One flow on base="box" or "student" is trained, the same as rows in memory give; "auto" is "box" for one
+        outcome. See docs/scaling.md.
+
+        Parameters
+        ----------
+        path : path
+            A file, or a directory of files with the same columns; names of Hive partitions are columns too.
+        outcomes : str or list of str
+            Columns of the outcomes.
+        covariates : list of str, default None
+            Columns of the covariates. None: all that are left.
+        sample_weight : str, default None
+            Column of the weights.
+        directory : path, default None
+            Where the rows are copied to, in files without a name: 9 q + 16 d + 70 bytes a row. None: the system's place
+            for temporary files.
+
+        Returns
+        -------
+        TreeFlowRegressor
+            The estimator itself.
         """
         settings = read_settings(self.get_params(deep=False))
         pieces = ParquetPieces(path, outcomes, covariates, sample_weight, directory)
@@ -309,52 +327,6 @@ class TreeFlowRegressor(RegressorMixin, BaseEstimator):
             missing = f"The fit was interrupted; the model is without {', '.join(fitted.missing)}.{goes_on}"
             warnings.warn(missing, UserWarning, stacklevel=3)
         return self
-
-    @overload
-    def predict_distribution(self, X: DaskCollection) -> LazyDistribution: ...
-
-    @overload
-    def predict_distribution(self, X: ArrayLike) -> ConditionalDistribution: ...
-
-    def predict_distribution(self, X: Any) -> ConditionalDistribution | LazyDistribution:
-        """The conditional distributions at covariates X (n, q)."""
-        check_is_fitted(self, "mixture_")
-        if is_dask(X):
-            from treecdf.estimators.lazy import LazyDistribution
-
-            return LazyDistribution(self, X)
-        x = read_covariates(schema_of(self), X)
-        return as_recorded(FlowDistribution(self.mixture_, x, n_threads(self.n_jobs)), x, self.atoms_, self.grid_)
-
-    def log_prob(self, X: ArrayLike, y: ArrayLike) -> Array:
-        """Exact log density (n,) of outcomes y at covariates X, in the outcomes' own unit."""
-        distribution = self.predict_distribution(X)
-        if is_dask(X):
-            return distribution.logpdf(y)
-        values = read_outcomes(y, self.n_outcomes_)
-        if len(values) != len(distribution):
-            raise ValueError(f"X has {len(distribution)} rows and y has {len(values)}: they must have the same number.")
-        return distribution.logpdf(values[:, 0] if self.n_outcomes_ == 1 else values)
-
-    def sample(self, X: ArrayLike, n_samples: int = 100, random_state: Seed = None) -> Array:
-        """Draws at covariates X: (n, n_samples) for one outcome, (n, n_samples, d) for several."""
-        return self.predict_distribution(X).sample(n_samples, random_state)
-
-    def predict(self, X: ArrayLike) -> Array:
-        """Conditional mean, (n,) or (n, d)."""
-        return self.predict_distribution(X).mean()
-
-    def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
-        """Mean log density, so that model selection maximises the likelihood."""
-        log_prob = np.asarray(self.log_prob(X, y))
-        weight = read_weights(sample_weight, len(log_prob))
-        counted = weight > 0  # an impossible outcome of no weight must not count either
-        return float(np.average(log_prob[counted], weights=weight[counted]))
-
-    def summary(self) -> str:
-        """What was trained and chosen, in words."""
-        check_is_fitted(self, "mixture_")
-        return "\n".join([summarize(self.families_, self.family_weights_), *self.notes_])
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model to a file that `load_model` reads; it holds no code and no pickle.

@@ -27,7 +27,7 @@ from numpy.typing import DTypeLike
 
 from treecdf._common.files import UNFINISHED, replace_file
 from treecdf._common.random import as_generator
-from treecdf._common.steps import Grown, Sizes, Steps, Stop
+from treecdf._common.steps import Sizes, Steps, Stop, TreeRows
 from treecdf._common.typing import Array, Bools, Ints
 from treecdf.data.table import Table
 from treecdf.flows.results import Fitted, History
@@ -244,7 +244,7 @@ class KeptSteps(Steps):
         return step
 
     def grow(
-        self, rng: np.random.Generator, stage: int, rows: Sequence[Grown], grow: Callable[[], list[FromFile]]
+        self, rng: np.random.Generator, stage: int, rows: Sequence[TreeRows], grow: Callable[[], list[FromFile]]
     ) -> list[FromFile]:
         """As `Steps.grow`."""
         sizes = {"n_covariates": rows[0].n_covariates, "n_outcomes": rows[0].n_outcomes}
@@ -266,7 +266,7 @@ class KeptSteps(Steps):
             if self._due is None:
                 self._due = time.monotonic() + self.pace[0]
             done = work()
-            if self.is_cut_short:
+            if self.was_interrupted:
                 return done
             self._log.append((stage, done, rng.bit_generator.state))
             if time.monotonic() >= self._due:

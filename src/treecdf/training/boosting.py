@@ -152,7 +152,7 @@ def _fit_trees(
         if fold.validation is not None and validation is not None
     ]
     flows = tuple(TreeFlow(standardize, base, tuple(of_fold)) for of_fold in blocks)
-    return Fitted(flows, history, np.concatenate(left_out) if left_out else None, not context.steps.is_cut_short)
+    return Fitted(flows, history, np.concatenate(left_out) if left_out else None, not context.steps.was_interrupted)
 
 
 def boost(

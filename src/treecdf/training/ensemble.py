@@ -10,7 +10,7 @@ from functools import partial
 
 import numpy as np
 
-from treecdf._common.steps import Sizes, Stopped
+from treecdf._common.steps import Interrupted, Sizes
 from treecdf._common.typing import Array, Ints
 from treecdf.data.table import Table
 from treecdf.flows.chain import Chain
@@ -277,7 +277,7 @@ def _fit_joint_flow(
     train, held_out = split(table, validation)
     fitted = fit_flow(recipe, train, held_out, rng, context)
     if not fitted.is_whole and not any(fitted.history.kept):
-        raise Stopped
+        raise Interrupted
     return fitted
 
 

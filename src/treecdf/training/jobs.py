@@ -14,7 +14,7 @@ from joblib import Parallel, delayed, effective_n_jobs
 from threadpoolctl import ThreadpoolController, threadpool_limits
 
 from treecdf._common.random import child
-from treecdf._common.steps import Sizes, Steps, Stop, Stopped
+from treecdf._common.steps import Interrupted, Sizes, Steps, Stop
 from treecdf.flows.results import Fitted, History
 from treecdf.training.context import News, Report, TrainingContext, silent
 
@@ -47,7 +47,7 @@ class Workers:
         self.n_jobs, self.report, self.steps_of = n_jobs, report, steps_of
         self.histories: list[History] = []
         self.missing: list[str] = []
-        self._n_jobs_begun = self._n_cut_short = 0
+        self._n_jobs_begun = self._n_interrupted = 0
 
     def run(self, jobs: Sequence[Job], rng: np.random.Generator) -> list[Fitted | None]:
         """What each job gives, None for one that was stopped before it had anything to give."""
@@ -68,7 +68,7 @@ class Workers:
     def _begin(self, calls: Sequence[Call], is_single: bool) -> Iterator[Fitted | None]:
         if is_single:
             return iter([run_job(*calls[0], n_threads=n_threads(self.n_jobs), report=self.report)])
-        with calls[0][2].stop.deaf_children():
+        with calls[0][2].stop.children_ignore_interrupts():
             results: Iterator[Fitted | None] = Parallel(self.n_jobs, return_as="generator")(
                 delayed(run_job)(*call) for call in calls
             )
@@ -77,15 +77,15 @@ class Workers:
     def _note(self, result: Fitted | None, number: int, n_jobs: int) -> None:
         if result is not None:
             self.histories.append(result.history)
-            self._n_cut_short += not result.is_whole
+            self._n_interrupted += not result.is_whole
             if n_jobs > 1:
                 score = max(result.history.validation, default=np.nan)
                 self.report(News(result.history, score, number, n_jobs))
 
     def all_missing(self) -> tuple[str, ...]:
         """What is not there because the fit was stopped."""
-        trees = f"some trees of {self._n_cut_short} training job(s)"
-        return (trees, *self.missing) if self._n_cut_short else tuple(self.missing)
+        trees = f"some trees of {self._n_interrupted} training job(s)"
+        return (trees, *self.missing) if self._n_interrupted else tuple(self.missing)
 
 
 def _next(results: Iterator[Fitted | None], stop: Stop) -> Fitted | None:
@@ -111,7 +111,7 @@ def run_job(
             return None
         try:
             fitted = fit(rng, TrainingContext(pool, report, steps))
-        except Stopped:
+        except Interrupted:
             steps.write()
             return None
         except KeyboardInterrupt:

@@ -1,0 +1,107 @@
+"""Training of the links of a composition: a taxon's log ratio given the covariates and the other taxa."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.linalg import solve
+from sklearn.base import clone
+
+from treecdf._common.typing import Array, Ints
+from treecdf.bases.student import Student
+from treecdf.data.scaling import Standardizer
+from treecdf.estimators.regressor import TreeFlowRegressor
+from treecdf.flows.composition.presence import OWN_RIDGE, RIDGES, splits
+from treecdf.flows.composition.ratios import Link, standardized
+from treecdf.flows.flow import TreeFlow
+from treecdf.flows.mixture import Mixture
+from treecdf.flows.weights import equal_weights
+from treecdf.training.classifiers import Logistic
+from treecdf.training.settings import Stage
+
+_N_FOLDS = 5  # Folds of a taxon whose rows are all in one fold of the composition.
+_MARGIN = 0.03  # Flows reach beyond the range of the log ratios by this share of it.
+_FEWEST_ROWS = 30  # Rows for a flow; a taxon of fewer has a Student t around its mean.
+_DEGREES = 10.0  # Degrees of freedom of that t.
+_PRIOR_ROWS = 5.0  # Rows that the prior of its scale counts for.
+_PRIOR_SCALE = 1.5  # Scale of a log ratio before any row is seen.
+
+
+def fit_link(
+    flow: TreeFlowRegressor | None,
+    x: Array,
+    effects: Array,
+    features: Array,
+    log_ratio: Array,
+    fold: Ints,
+    seed: int,
+) -> Link:
+    """From rows in which a taxon follows others: x (n, q), effects (n, p), features (n, f), log ratios (n,)."""
+    raw = np.hstack([effects, features])
+    if len(x) < _FEWEST_ROWS:
+        width = raw.shape[1]
+        return Link(np.zeros(width), np.ones(width), np.zeros(width), _student(log_ratio, x.shape[1] + 1))
+    if fold.min() == fold.max():
+        fold = np.arange(len(x)) % _N_FOLDS
+    center, scale = _nan_moments(raw)
+    z = standardized(raw, center, scale)
+    slopes, left_out = _ridge(z, log_ratio, effects.shape[1], fold)
+    own = _bounded_flow(log_ratio) if flow is None else clone(flow)
+    fitted = own.set_params(random_state=seed).fit(np.column_stack([x, left_out]), log_ratio)
+    rare = _student(log_ratio, x.shape[1] + 1)
+    return Link(center, scale, slopes, _with_rare(fitted.mixture_, rare, 1 / (len(x) + 1)))
+
+
+def _nan_moments(raw: Array) -> tuple[Array, Array]:
+    """Means of what is known, and standard deviations when the mean stands for what is not; infinite for constants."""
+    known = ~np.isnan(raw)
+    filled = np.where(known, raw, 0.0)
+    center = filled.sum(axis=0) / np.maximum(known.sum(axis=0), 1)
+    scale = np.sqrt((np.where(known, raw - center, 0.0) ** 2).mean(axis=0))
+    return center, np.where(scale > 1e-9, scale, np.inf)
+
+
+def _ridge(z: Array, y: Array, n_effects: int, fold: Ints) -> tuple[Array, Array]:
+    """Slopes of standardised features z (n, p), and predictions (n,) of left-out rows; y's mean is not predicted."""
+    left_out = np.empty((len(RIDGES), len(y)))
+    for train, test in splits(fold):
+        offset, mean = y[train].mean(), z[train].mean(axis=0)
+        for i, slopes in enumerate(_ridge_path(z[train] - mean, y[train] - offset, n_effects)):
+            left_out[i, test] = offset + (z[test] - mean) @ slopes
+    best = int(np.argmin(((left_out - y) ** 2).sum(axis=1)))
+    slopes = _ridge_path(z, y - y.mean(), n_effects)[best]
+    return slopes, left_out[best] - y.mean()
+
+
+def _ridge_path(z: Array, y: Array, n_effects: int) -> list[Array]:
+    """Slopes under each penalty of what are no effects of the covariates."""
+    gram, target = z.T @ z, z.T @ y
+    n_others = len(gram) - n_effects
+    penalties = [np.repeat([OWN_RIDGE, ridge], [n_effects, n_others]) for ridge in RIDGES]
+    return [solve(gram + np.diag(penalty), target, assume_a="pos") for penalty in penalties]
+
+
+def _bounded_flow(log_ratio: Array) -> TreeFlowRegressor:
+    """A flow on the range of the log ratios.
+
+    Tails must be light: of a hundred taxa one whose log ratio strays far above takes the whole.
+    """
+    margin = _MARGIN * np.ptp(log_ratio) or 1.0
+    bounds = float(log_ratio.min() - margin), float(log_ratio.max() + margin)
+    stages = [Stage(Logistic(basis="auto"), max_depth=4)]
+    return TreeFlowRegressor(base="box", structure="joint", stages=stages, c0=0.1, bounds=bounds)
+
+
+def _with_rare(flow: Mixture, rare: Mixture, weight: float) -> Mixture:
+    """A mixture with one more flow of little weight, for what is beyond the range."""
+    log_weights = np.pad(flow.log_weights + np.log1p(-weight), ((0, 0), (0, 1)), constant_values=np.log(weight))
+    return Mixture((*flow.members, *rare.members), log_weights, flow.regions)
+
+
+def _student(log_ratio: Array, n_columns: int) -> Mixture:
+    """A Student t around the mean of some log ratios, whatever the covariates and the linear prediction are."""
+    location = log_ratio.mean() if len(log_ratio) else 0.0
+    squares = ((log_ratio - location) ** 2).sum() + _PRIOR_ROWS * _PRIOR_SCALE**2
+    scale = np.sqrt(squares / (len(log_ratio) + _PRIOR_ROWS))
+    base = Student(np.array([location]), np.array([scale]), np.array([_DEGREES]))
+    standardize = Standardizer(np.ones(n_columns), np.zeros(n_columns), np.ones(n_columns))
+    return Mixture((TreeFlow(standardize, base, ()),), equal_weights(1))
