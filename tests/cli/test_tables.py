@@ -12,7 +12,7 @@ import pytest
 from tests import fuzz_tables
 from treecdf import load_model
 from treecdf.cli.main import main
-from treecdf.cli.tables import MISSING, Kind, kind_of_levels, read_table
+from treecdf.cli.tables import MISSING, Kind, kind_of_levels, read_file
 
 HEADER = "size,zone,code,y\n"
 
@@ -20,7 +20,7 @@ HEADER = "size,zone,code,y\n"
 def read(path, content, **kinds):
     """A frame of a CSV file with this content; all columns are to be decided unless told otherwise."""
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return read_table(path, lambda names: {name: kinds.get(name, Kind.ANY) for name in names})
+    return read_file(path, lambda names: {name: kinds.get(name, Kind.ANY) for name in names})
 
 
 def medians(small, tmp_path, content):
@@ -60,7 +60,7 @@ def test_levels_stay_as_written_in_a_long_file(small, tmp_path):
     zones = np.where(np.arange(n) < n // 2, "01", "1")
     zones[-1] = "hill"
     (tmp_path / "long.csv").write_text(HEADER + "".join(f"0.5,{zone},3,1\n" for zone in zones))
-    frame = read_table(tmp_path / "long.csv", lambda names: {"zone": Kind.ANY, "size": Kind.ANY})
+    frame = read_file(tmp_path / "long.csv", lambda names: {"zone": Kind.ANY, "size": Kind.ANY})
     assert (frame["zone"].to_numpy() == zones).all()
     assert (frame["size"] == 0.5).all()
 
@@ -230,7 +230,7 @@ def test_a_column_without_a_name_is_no_covariate(small, tmp_path, capsys):
     fit = ["fit", str(tmp_path / "t.csv"), "--outcome", "y", "--effort", "fast", "--out", str(tmp_path / "m.tcdf")]
     assert main(fit) == 1
     assert "line 1: column 1 has no name: name it, or leave it out with --drop 'Unnamed: 0'" in capsys.readouterr().err
-    frame = read_table(tmp_path / "t.csv", lambda names: {"a": Kind.ANY})  # asking does not need its name
+    frame = read_file(tmp_path / "t.csv", lambda names: {"a": Kind.ANY})  # asking does not need its name
     assert len(frame) == 60
 
 
@@ -269,7 +269,7 @@ def test_parquet_keeps_its_types(small, tmp_path):
 def test_large_whole_numbers_of_parquet_are_not_rounded_next_to_a_missing_one(tmp_path):
     large = 12345678901234567
     pq.write_table(pa.table({"id": pa.array([large, None]), "n": pa.array([1, None])}), tmp_path / "t.parquet")
-    frame = read_table(tmp_path / "t.parquet", lambda names: {"id": Kind.TEXT, "n": Kind.NUMBER})
+    frame = read_file(tmp_path / "t.parquet", lambda names: {"id": Kind.TEXT, "n": Kind.NUMBER})
     assert frame["id"].tolist() == [large, None]
     assert frame["n"].dtype == float
 
@@ -299,11 +299,11 @@ def test_memory_is_in_proportion_to_the_file(tmp_path):
     path.write_text("a,b,c\n" + rows + f"1,{'x' * 1_000_000},1\n")
     code = f"""
 import pathlib, re
-from treecdf.cli.tables import Kind, read_table
+from treecdf.cli.tables import Kind, read_file
 import pandas
 peak = lambda: int(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1]) * 1024
 before = peak()
-read_table(pathlib.Path({str(path)!r}), lambda names: dict.fromkeys(names, Kind.ANY))
+read_file(pathlib.Path({str(path)!r}), lambda names: dict.fromkeys(names, Kind.ANY))
 print(peak() - before)
 """
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

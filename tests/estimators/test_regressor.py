@@ -244,7 +244,7 @@ def test_importances_are_zero_when_nothing_depends_on_x():
 
 
 def first_tree(model):
-    block = model.mixture_.members[0].blocks[0][:1]
+    block = model.mixture_.members[0].stages[0][:1]
     return block.nodes.tobytes(), block.theta.tobytes()
 
 

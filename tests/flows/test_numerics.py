@@ -51,7 +51,7 @@ def test_separable_nodes_converge(basis, factor, C):
     y = x[:, 0] / factor + np.where(x[:, 0] > 0, 3.0, 0.0)
     stages = [Stage(Logistic(C=C, basis=basis), 3)]
     model = TreeFlowRegressor(base="box", stages=stages, max_trees=10, c0=0.9, random_state=0).fit(x, y)
-    for block in model.mixture_.members[0].blocks:
+    for block in model.mixture_.members[0].stages:
         assert np.isfinite(block.theta).all()
     assert np.isfinite(model.log_prob(x, y)).all()
     assert model.score(x, y) > -np.log(np.ptp(y)) + 0.5
@@ -69,7 +69,7 @@ def test_residuals_stay_in_the_cube_after_a_thousand_trees(classifier):
         [np.random.default_rng(0).random((40, 40, 2)), np.full((40, 1, 2), 5e-324), np.ones((40, 1, 2))], 1
     )
     z = flow.standardize(X[rows])
-    (block,) = flow.blocks
+    (block,) = flow.stages
     for points in (box, flow.base.to_box(Y[rows][:, None])[0]):
         residual, log_det = block.forward_and_log_det(points, z)
         assert ((residual > 0) & (residual <= 1)).all()

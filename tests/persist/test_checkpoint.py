@@ -447,7 +447,7 @@ def test_an_interrupt_keeps_the_trees_so_far(interrupt_at):
         model = TreeFlowRegressor(**NEVER, on_interrupt="keep").fit(X, Y[:, 0])
     assert whole.n_trees_ == 30
     assert model.n_trees_ == 12
-    (block,), (all_trees,) = model.mixture_.members[0].blocks, whole.mixture_.members[0].blocks
+    (block,), (all_trees,) = model.mixture_.members[0].stages, whole.mixture_.members[0].stages
     assert block.nodes.tobytes() == all_trees[:12].nodes.tobytes()
     np.testing.assert_array_equal(model.history_["train"], whole.history_["train"][:12])
 
@@ -473,7 +473,7 @@ def test_members_that_were_cut_short_are_left_out_if_others_were_not(interrupt_a
         model = fit("rotations", on_interrupt="keep")
     first, own = whole.mixture_.members[0], model.mixture_.members
     assert len(own) == 1
-    for block, other in zip(own[0].blocks, first.blocks, strict=True):
+    for block, other in zip(own[0].stages, first.stages, strict=True):
         assert block.nodes.tobytes() == other.nodes.tobytes()
 
 

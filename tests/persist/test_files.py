@@ -147,7 +147,7 @@ def test_flows_share_their_base_after_loading(path):
 def test_arrays_are_plain_and_writable(path):
     """Kernels are compiled for such arrays only."""
     fitted("paper").save(path)
-    for block in load_model(path).mixture_.members[0].blocks:
+    for block in load_model(path).mixture_.members[0].stages:
         for array in (block.nodes, block.theta, block.roots):
             assert array.flags.c_contiguous
             assert array.flags.writeable
@@ -281,7 +281,7 @@ def test_a_model_that_is_not_fitted_is_not_saved(path):
 
 def test_a_broken_model_is_not_saved(path):
     model = pickle.loads(pickle.dumps(fitted("nodes")))
-    model.mixture_.members[0].blocks[0].nodes["left"][0] = 10**6
+    model.mixture_.members[0].stages[0].nodes["left"][0] = 10**6
     with pytest.raises(ModelFileError, match="children after their parents"):
         model.save(path)
     assert not path.exists()
@@ -608,7 +608,7 @@ def test_an_edit_that_changes_nothing_is_loaded(directory, path):
 
 def test_columns_of_node_trees_are_covariates(directory, path):
     model = fitted("fast")
-    place = int(model.mixture_.members[0].blocks[0].kind[0])
+    place = int(model.mixture_.members[0].stages[0].kind[0])
     assert place == 2
     document, _ = unpack(content("fast", directory))
     theta = _object(document, "TreeSequence")["theta"]["array"]

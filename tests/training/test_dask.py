@@ -89,8 +89,8 @@ def bits(fitted):
     """Everything that was learnt."""
     (flow,) = fitted.mixture_.members
     arrays = [*vars(flow.standardize).values(), flow.base.low, flow.base.high, *fitted.history_.values()]
-    for block in flow.blocks:
-        arrays += [block.nodes, block.theta, block.roots, block.kind]
+    for stage in flow.stages:
+        arrays += [stage.nodes, stage.theta, stage.roots, stage.kind]
     return [array.tobytes() for array in arrays]
 
 

@@ -124,7 +124,7 @@ def check_history(model):
     train, validation = log_prob_of_members(model, X, Y), log_prob_of_members(model, X_VAL, Y_VAL)
     for number, flow in enumerate(model.mixture_.members):
         kept = (history["member"] == number) & history["kept"]
-        assert sum(len(block) for block in flow.blocks) == kept.sum() > 0
+        assert sum(len(stage) for stage in flow.stages) == kept.sum() > 0
         last = np.flatnonzero(kept)[-1]
         assert history["train"][last] == pytest.approx(train[:, number].mean(), rel=1e-9)
         assert history["validation"][last] == pytest.approx(validation[:, number].mean(), rel=1e-9)
@@ -135,7 +135,7 @@ def test_every_member_stops_on_its_own():
     grown = np.bincount(model.history_["member"])
     assert len(set(grown)) > 1
     assert model.n_trees_ == model.history_["kept"].sum() < grown.sum()
-    trees = [sum(len(block) for block in flow.blocks) for flow in model.mixture_.members]
+    trees = [sum(len(stage) for stage in flow.stages) for flow in model.mixture_.members]
     assert trees == [model.history_["kept"][model.history_["member"] == number].sum() for number in range(3)]
 
 
@@ -352,8 +352,8 @@ def bits(model):
     for flow in model.mixture_.members:
         for part in (flow.standardize, flow.base, flow.base.rotation):
             arrays += [value for value in vars(part).values() if isinstance(value, np.ndarray)]
-        for block in flow.blocks:
-            arrays += [block.nodes, block.theta, block.roots, block.kind]
+        for stage in flow.stages:
+            arrays += [stage.nodes, stage.theta, stage.roots, stage.kind]
     return [array.tobytes() for array in arrays]
 
 

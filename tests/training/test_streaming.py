@@ -55,8 +55,8 @@ def bits(fitted):
     (flow,) = fitted.mixture_.members
     arrays = [*vars(flow.standardize).values(), *(a for a in vars(flow.base).values() if a is not None)]
     arrays += [*fitted.history_.values(), fitted.feature_importances_]
-    for block in flow.blocks:
-        arrays += [block.nodes, block.theta, block.roots, block.kind]
+    for stage in flow.stages:
+        arrays += [stage.nodes, stage.theta, stage.roots, stage.kind]
     return [array.tobytes() for array in arrays]
 
 
@@ -111,7 +111,7 @@ def test_auto_is_what_can_be_streamed(tmp_path):
     fitted = TreeFlowRegressor(max_trees=1, random_state=0).fit_parquet(path, "y")
     (flow,) = fitted.mixture_.members
     assert type(flow.base).__name__ == "Support"
-    assert [len(block) for block in flow.blocks] == [1, 1]
+    assert [len(stage) for stage in flow.stages] == [1, 1]
     assert "flows of all outcomes" in fitted.summary()
     fitted.save(tmp_path / "model.treecdf")
 

@@ -44,8 +44,8 @@ def bits(model):
     box = flow.base
     arrays = [*vars(flow.standardize).values(), box.low, box.high, box.low_tail, box.high_tail]
     arrays += [*model.history_.values(), model.feature_importances_]
-    for block in flow.blocks:
-        arrays += [block.nodes, block.theta, block.roots, block.kind]
+    for stage in flow.stages:
+        arrays += [stage.nodes, stage.theta, stage.roots, stage.kind]
     return [array.tobytes() for array in arrays]
 
 

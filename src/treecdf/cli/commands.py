@@ -17,7 +17,7 @@ import numpy as np
 
 from treecdf._common.typing import Array
 from treecdf.cli.output import PICTURES, TABLES, check_memory, check_output, free_name, write_picture, write_table
-from treecdf.cli.tables import Choose, Kind, check_columns, kind_of_levels, read_table
+from treecdf.cli.tables import Choose, Kind, check_columns, kind_of_levels, read_file
 from treecdf.cli.terminal import printable, quoted
 from treecdf.data.columns import Category
 from treecdf.estimators.loading import load_model
@@ -40,7 +40,7 @@ def fit(args: argparse.Namespace) -> None:
     """Learn a model from a table and write it to a file."""
     check_output(args.out, [args.table])
     bounds = [_bound(text) for text in args.bounds]
-    table = _with_outcomes(read_table(args.table, _columns_to_learn(args)), args.outcome)
+    table = _with_outcomes(read_file(args.table, _columns_to_learn(args)), args.outcome)
     x = table.drop(columns=[*args.outcome, *([args.weight] if args.weight else [])])
     y = table[args.outcome[0]] if len(args.outcome) == 1 else table[args.outcome]
     model = TreeFlowRegressor(
@@ -66,7 +66,7 @@ def score(args: argparse.Namespace) -> None:
     if args.out is not None:
         check_output(args.out, [args.model, args.table], TABLES)
     model = _read_model(args.model)
-    table = _with_outcomes(read_table(args.table, _columns_to_ask(model, with_outcomes=True)), model.outcome_names_)
+    table = _with_outcomes(read_file(args.table, _columns_to_ask(model, with_outcomes=True)), model.outcome_names_)
     distribution = model.predict_distribution(_covariates(model, table))
     values = _outcomes(model, table)
     log_prob = distribution.logpdf(values)
@@ -92,7 +92,7 @@ def sample(args: argparse.Namespace) -> None:
     """Draw outcomes for every row of a table: one line for each draw."""
     check_output(args.out, [args.model, args.table], TABLES)
     model = _read_model(args.model)
-    table = read_table(args.table, _columns_to_ask(model))
+    table = read_file(args.table, _columns_to_ask(model))
     check_memory(len(table), args.n, 2 + model.n_outcomes_)
     draws = model.sample(_covariates(model, table), args.n, random_state=args.seed).reshape(len(table), args.n, -1)
     # Outcomes keep their names; the columns that count rows and draws give way.
@@ -112,7 +112,7 @@ def quantiles(args: argparse.Namespace) -> None:
     check_output(args.out, [args.model, args.table], TABLES)
     model = _read_model(args.model)
     levels = list(dict.fromkeys(args.levels))
-    distribution = model.predict_distribution(_covariates(model, read_table(args.table, _columns_to_ask(model))))
+    distribution = model.predict_distribution(_covariates(model, read_file(args.table, _columns_to_ask(model))))
     columns: dict[str, Array] = {}
     for j, name in enumerate(model.outcome_names_):
         own = distribution if model.n_outcomes_ == 1 else distribution.marginal(j)
@@ -180,7 +180,7 @@ def _plot_of_covariates(model: TreeFlowRegressor, args: argparse.Namespace) -> F
     """A picture of the distributions at some rows, or as one covariate runs over its range."""
     from treecdf import plots
 
-    x = _covariates(model, read_table(args.table, _columns_to_ask(model)))
+    x = _covariates(model, read_file(args.table, _columns_to_ask(model)))
     if args.kind == "density":
         rows = list(range(min(len(x), _N_DRAWN))) if args.rows is None else args.rows
         outside = [row for row in rows if not 0 <= row < len(x)]
@@ -197,7 +197,7 @@ def _plot_of_outcomes(model: TreeFlowRegressor, args: argparse.Namespace) -> Fig
     """A picture of how well the distributions agree with the outcomes of a table."""
     from treecdf import plots
 
-    table = _with_outcomes(read_table(args.table, _columns_to_ask(model, with_outcomes=True)), model.outcome_names_)
+    table = _with_outcomes(read_file(args.table, _columns_to_ask(model, with_outcomes=True)), model.outcome_names_)
     x, y = _covariates(model, table), _outcomes(model, table)
     if args.kind == "pit":
         return plots.PITDisplay.from_estimator(model, x, y).figure_

@@ -66,7 +66,7 @@ class Kind(Enum):
 Choose = Callable[[Sequence[str]], Mapping[str, Kind]]
 
 
-def read_table(path: Path, choose: Choose) -> DataFrame:
+def read_file(path: Path, choose: Choose) -> DataFrame:
     """Some columns of a CSV or Parquet file; numbers are floats, names of levels are text, or None if missing.
 
     Parameters

@@ -100,7 +100,7 @@ def _state(
         "families_": ensemble.families,
         "family_weights_": ensemble.weights,
         "history_": history_table(ensemble.histories),
-        "n_trees_": sum(len(block) for flow in mixture.tree_flows() for block in flow.blocks),
+        "n_trees_": sum(len(stage) for flow in mixture.tree_flows() for stage in flow.stages),
         "feature_importances_": importances(mixture, table, places, rng, n_threads(settings.n_jobs)),
     }
     return FittedState(attributes, ensemble.missing)

@@ -32,7 +32,7 @@ class TreeFlow:
 
     standardize: Standardizer
     base: Base
-    blocks: tuple[TreeSequence, ...]  # one for each stage of the training
+    stages: tuple[TreeSequence, ...]  # one for each stage of the training
 
     @property
     def n_outcomes(self) -> int:
@@ -46,8 +46,8 @@ class TreeFlow:
         inside = self.base.inside(v)
         moved = np.clip(v, _ABOVE_ZERO, 1.0)
         log_det = np.zeros(v.shape[:2])
-        for block in self.blocks:
-            moved, step = block.forward_and_log_det(moved, z)
+        for stage in self.stages:
+            moved, step = stage.forward_and_log_det(moved, z)
             log_det += step
         u = self.base.to_unit(np.where(inside[..., None], moved, v))
         log_det = np.where(inside, log_det, 0.0) + base_log_det
@@ -67,8 +67,8 @@ class TreeFlow:
         v = self.base.from_unit(u)
         inside = self.base.inside(v)
         moved = np.clip(v, _ABOVE_ZERO, 1.0)
-        for block in reversed(self.blocks):
-            moved = block.inverse(moved, z)
+        for stage in reversed(self.stages):
+            moved = stage.inverse(moved, z)
         moved = np.where(v > 0, np.minimum(moved, largest), v)  # the lower end stays where it is
         return self.base.from_box(np.where(inside[..., None], moved, v), parameters)
 

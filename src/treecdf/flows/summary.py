@@ -47,7 +47,7 @@ def _family(family: Family, weight: float) -> Iterator[str]:
 
 def _flows(flows: Sequence[TreeFlow]) -> str:
     """Numbers of flows and of their trees, in words."""
-    trees = sum(len(block) for flow in flows for block in flow.blocks)
+    trees = sum(len(stage) for flow in flows for stage in flow.stages)
     return f"{len(flows)} flow{'s' * (len(flows) > 1)}, {trees} trees"
 
 

@@ -25,7 +25,7 @@ from treecdf.flows.results import Fitted, History
 from treecdf.flows.tree import TreeSequence
 from treecdf.training.context import News, TrainingContext
 from treecdf.training.growing.grower import TreeGrower
-from treecdf.training.growing.located import Fold, Streamed, average, locate
+from treecdf.training.growing.located import FoldRows, Streamed, average, locate
 from treecdf.training.settings import Recipe
 from treecdf.training.sources.operations import CountRows, EveryNth
 from treecdf.training.sources.rows import Rows, Source, map_tables
@@ -55,7 +55,7 @@ def fit_flow(
     else:
         base = Support.fit(train.y, train.weight, recipe.bounds, recipe.rotation)
     located = [locate(rows, standardize, base) for rows in (train, validation) if rows is not None]
-    return _fit_trees(recipe, standardize, base, [Fold(*located)], rng, context)
+    return _fit_trees(recipe, standardize, base, [FoldRows(*located)], rng, context)
 
 
 def fit_streamed_flow(
@@ -71,7 +71,7 @@ def fit_streamed_flow(
     with open_sources(context.pool) as (train, validation):
         standardize = Standardizer.fit_blocks(partial(map_tables, train))
         base = _streamed_base(recipe, train)
-        fold = Fold(*(Streamed.locate(rows, standardize, base) for rows in (train, validation) if rows is not None))
+        fold = FoldRows(*(Streamed.locate(rows, standardize, base) for rows in (train, validation) if rows is not None))
         return _fit_trees(recipe, standardize, base, [fold], rng, replace(context, pool=None))
 
 
@@ -106,13 +106,13 @@ def fit_conditional_flows(
     base, parameters = Conditional.cross_fit(settings, training_rows, recipe.bounds[0], rng, context.steps)
     rows = locate(table, standardize, base, parameters)
     if validation is not None:
-        folds = [Fold(rows, locate(validation, standardize, base))]
+        folds = [FoldRows(rows, locate(validation, standardize, base))]
     elif not left_out.stops:
-        folds = [Fold(rows)]
+        folds = [FoldRows(rows)]
     else:
-        folds = [Fold(rows.take(fold != f), rows.take(fold == f)) for f in range(int(fold.max()) + 1)]
+        folds = [FoldRows(rows.take(fold != f), rows.take(fold == f)) for f in range(int(fold.max()) + 1)]
     fitted = _fit_trees(recipe, standardize, base, folds, rng, context)
-    flows = fitted.flows if any(len(block) for flow in fitted.flows for block in flow.blocks) else fitted.flows[:1]
+    flows = fitted.flows if any(len(stage) for flow in fitted.flows for stage in flow.stages) else fitted.flows[:1]
     log_density = fitted.left_out
     if validation is None and log_density is not None:
         log_density = np.empty(len(table))
@@ -133,7 +133,7 @@ def _fit_trees(
     recipe: Recipe,
     standardize: Standardizer,
     base: Base,
-    folds: Sequence[Fold],
+    folds: Sequence[FoldRows],
     rng: np.random.Generator,
     context: TrainingContext,
 ) -> Fitted:
@@ -143,7 +143,7 @@ def _fit_trees(
     held_out = [fold.validation for fold in folds if fold.validation is not None]
     train_base, _ = average([fold.train for fold in folds])
     units = Units(train_base, *(average(held_out) if held_out else (np.nan, 1.0)))
-    blocks, history = boost(rows, recipe, rng, context, units)
+    stages, history = boost(rows, recipe, rng, context, units)
     kept = (value for value, kept in zip(history.validation, history.kept, strict=True) if kept)
     score = max(kept, default=units.validation)
     left_out = [
@@ -151,7 +151,7 @@ def _fit_trees(
         for fold, (_, validation) in zip(folds, rows, strict=True)
         if fold.validation is not None and validation is not None
     ]
-    flows = tuple(TreeFlow(standardize, base, tuple(of_fold)) for of_fold in blocks)
+    flows = tuple(TreeFlow(standardize, base, tuple(of_fold)) for of_fold in stages)
     return Fitted(flows, history, np.concatenate(left_out) if left_out else None, not context.steps.was_interrupted)
 
 
@@ -170,7 +170,7 @@ def boost(
     booster = _Booster(folds, recipe, rng, context or TrainingContext(), units or Units())
     for number in range(len(recipe.stages)):
         booster.run_stage(number)
-    return booster.blocks, booster.history
+    return booster.stages, booster.history
 
 
 class _Booster:
@@ -186,7 +186,7 @@ class _Booster:
     ) -> None:
         self.recipe, self.rng, self.context, self.units = recipe, rng, context, units
         self.history = History()
-        self.blocks: list[list[TreeSequence]] = [[] for _ in folds]
+        self.stages: list[list[TreeSequence]] = [[] for _ in folds]
         self.train = [train for train, _ in folds]
         self.validation = [rows for _, rows in folds if rows is not None]
         self.train_score = self.validation_score = 0.0
@@ -218,7 +218,7 @@ class _Booster:
             self.history.kept[len(self.history.kept) - len(rounds) + dropped] = False
         self._all_rows("restore")
         self.train_score, self.validation_score = train_scores[best], scores[best]
-        for f, of_fold in enumerate(self.blocks):
+        for f, of_fold in enumerate(self.stages):
             of_fold.append(TreeSequence.join([trees[f] for trees in rounds[:best] if len(trees[f])]))
 
     def _grow(self, number: int) -> list[TreeSequence]:

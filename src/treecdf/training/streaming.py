@@ -19,7 +19,7 @@ from treecdf.training.jobs import Workers
 from treecdf.training.parameters import check_together
 from treecdf.training.plan import streamed_recipe
 from treecdf.training.settings import FitSettings
-from treecdf.training.sources.pieces import Opened, Pieces, Reader
+from treecdf.training.sources.pieces import Opened, PieceReader, Pieces
 from treecdf.training.sources.rows import SAMPLE_ROWS
 
 
@@ -43,7 +43,7 @@ def fit_pieces(settings: FitSettings, pieces: Pieces, rng: np.random.Generator, 
     sample, schema, names = _learn_columns(settings, pieces, firsts)
     bounds = read_bounds(settings.bounds, len(names))
     check_together(settings, bounds)
-    reader = Reader(schema, bounds)
+    reader = PieceReader(schema, bounds)
 
     def open_sources(aside: Ints, pool: Executor | None) -> Opened:
         inside = _by_piece(aside, ends)

@@ -61,10 +61,10 @@ def _flow(part: TreeFlow, q: int, visit: Visit) -> None:
     visit(part.standardize, q, Standardizer)
     visit(part.base, q, Support, Student, Conditional)
     seen = q + (2 if type(part.base) is Conditional else 0)
-    expect(isinstance(part.blocks, tuple), "blocks of trees")
-    for block in part.blocks:
-        visit(block, seen, TreeSequence)
-        check_axes(block, part.base.n_outcomes)
+    expect(isinstance(part.stages, tuple), "stages of trees")
+    for stage in part.stages:
+        visit(stage, seen, TreeSequence)
+        check_axes(stage, part.base.n_outcomes)
 
 
 def _nearest_point(part: NearestPoint, q: int, visit: Visit) -> None:

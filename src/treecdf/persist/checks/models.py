@@ -79,7 +79,7 @@ def check_fitted(fitted: Mapping[str, FromFile]) -> None:
     expect_array(weights, "family_weights_", (len(families),), low=0.0, high=1.0)
     expect_array(importances, "feature_importances_", (n_columns,))
     expect(
-        fitted["n_trees_"] == sum(len(block) for flow in mixture.tree_flows() for block in flow.blocks),
+        fitted["n_trees_"] == sum(len(stage) for flow in mixture.tree_flows() for stage in flow.stages),
         "n_trees_ trees",
     )
     expect(isinstance(history, dict) and bool(history), "a history_")

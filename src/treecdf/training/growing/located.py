@@ -87,7 +87,7 @@ class Streamed:
 
 
 @dataclass(frozen=True)
-class Fold:
+class FoldRows:
     """The rows that a flow is trained on, and those that decide when to stop, if any."""
 
     train: Located | Streamed

@@ -18,7 +18,7 @@ from treecdf._common.typing import Ints
 from treecdf.data.blocks import block_slices
 from treecdf.data.table import is_dask
 from treecdf.training.sources.dask_rows import DaskRows, assemble
-from treecdf.training.sources.pieces import Opened, Piece, Place, Reader, count_rows, take_rows
+from treecdf.training.sources.pieces import Opened, Piece, PieceReader, Place, count_rows, take_rows
 from treecdf.training.sources.rows import Source
 from treecdf.training.sources.spill import spilled
 
@@ -49,7 +49,7 @@ class DaskPieces:
         pieces = zip(self._pieces, firsts, strict=True)
         return list(dask.compute(*(lazy(*piece, first, step) for piece, first in pieces)))
 
-    def sources(self, reader: Reader, places: Sequence[Place], sizes: Ints, pool: Executor | None) -> Opened:
+    def sources(self, reader: PieceReader, places: Sequence[Place], sizes: Ints, pool: Executor | None) -> Opened:
         """Training rows and those set aside: on the workers of the cluster, or in files if there is no cluster."""
         read = delayed(reader, pure=False)
         tables = [

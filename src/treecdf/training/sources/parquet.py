@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from treecdf._common.typing import Ints
-from treecdf.training.sources.pieces import Opened, Piece, Place, Reader, count_weights, take_rows
+from treecdf.training.sources.pieces import Opened, Piece, PieceReader, Place, count_weights, take_rows
 from treecdf.training.sources.spill import spilled
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class ParquetPieces:
             self._read_already = list(found)
         return found
 
-    def sources(self, reader: Reader, places: Sequence[Place], sizes: Ints, pool: Executor | None) -> Opened:
+    def sources(self, reader: PieceReader, places: Sequence[Place], sizes: Ints, pool: Executor | None) -> Opened:
         """Training rows and those set aside, in files of their own."""
         pieces = (reader(*piece, place) for piece, place in zip(self._pieces(), places, strict=True))
         return spilled(pieces, sizes, self._directory, pool)

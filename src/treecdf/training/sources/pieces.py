@@ -38,13 +38,13 @@ class Pieces(Protocol):
         """About one in `step` rows of every piece; the pieces begin with the rows `firsts`."""
         ...
 
-    def sources(self, reader: Reader, places: Sequence[Place], sizes: Ints, pool: Executor | None) -> Opened:
+    def sources(self, reader: PieceReader, places: Sequence[Place], sizes: Ints, pool: Executor | None) -> Opened:
         """Training rows, and those set aside, of which every piece has sizes (pieces, 2)."""
         ...
 
 
 @dataclass(frozen=True)
-class Reader:
+class PieceReader:
     """Reads pieces by what is known of the columns, and divides them into training and validation rows."""
 
     schema: Schema
