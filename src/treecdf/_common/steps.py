@@ -1,4 +1,4 @@
-"""The steps of a training job: what takes long goes through here, to be stopped, or kept by a checkpoint."""
+"""The steps of a training job (a learner, a tree): each can be stopped, or kept by a checkpoint."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from treecdf._common.typing import Array
 
 
 class Interrupted(Exception):
-    """A job was told to stop before there was anything of it to keep."""
+    """A training job was interrupted before it had anything to keep."""
 
 
 class Stop:
-    """Whether a fit is to end at its next tree: it is when a file is there, which all its processes see."""
+    """A request to end a fit at its next tree: a file at `path`, which all processes of the fit can see."""
 
     def __init__(self, path: str | None = None) -> None:
         self.path = path
 
     def __call__(self) -> bool:
-        """Whether it is."""
+        """Whether somebody asked to stop."""
         return self.path is not None and os.path.exists(self.path)
 
     @contextlib.contextmanager
     def children_ignore_interrupts(self) -> Iterator[None]:
-        """Processes begun in this block ignore Ctrl-C: a terminal sends it to all, but one decides what it means."""
+        """Within this block new processes ignore Ctrl-C: a terminal sends it to all of them, but one handles it."""
         with contextlib.ExitStack() as later:
             if self.path is not None:
                 if hasattr(signal, "pthread_sigmask"):  # so that one that comes meanwhile is not lost
@@ -44,9 +44,9 @@ class Stop:
 
 @contextlib.contextmanager
 def stop_by_interrupt(on_interrupt: str) -> Iterator[Stop]:
-    """What the first Ctrl-C in this block asks to stop, if it is to "keep" what there is; else it is raised as ever.
+    """A `Stop` that the first Ctrl-C within this block sets, if `on_interrupt` is "keep"; a second one is raised.
 
-    Only a main thread can handle it. It stays ignored if it was.
+    With "raise", outside the main thread, or where Ctrl-C is ignored, nothing changes.
     """
     before = signal.getsignal(signal.SIGINT)
     is_main = threading.current_thread() is threading.main_thread()
@@ -69,7 +69,7 @@ def stop_by_interrupt(on_interrupt: str) -> Iterator[Stop]:
 
 @dataclass(frozen=True)
 class Sizes:
-    """Of what a job gives: covariates and outcomes of its flows, and rows left out, or None."""
+    """Sizes of the result of a job: covariates and outcomes of its flows; left-out rows, None if there are none."""
 
     n_covariates: int
     n_outcomes: int
@@ -77,16 +77,16 @@ class Sizes:
 
 
 class TreeRows(Protocol):
-    """What trees are grown on."""
+    """Rows that trees are grown on."""
 
     n_covariates: int
     n_outcomes: int
 
 
 class Steps:
-    """Does the steps of a job and remembers nothing."""
+    """Does the steps of a training job; nothing is kept. A checkpoint has its own subclass, which keeps them."""
 
-    result: Any = None  # of a job that was done before
+    result: Any = None  # what the job gave, if an earlier run of the fit had finished it
 
     def __init__(self, stop: Stop | None = None) -> None:
         self.stop = Stop() if stop is None else stop
@@ -99,7 +99,7 @@ class Steps:
         shape: tuple[int, ...],
         fit: Callable[[], tuple[Any, Array]],
     ) -> tuple[Any, Array]:
-        """A part that sees so many covariates, fitted with the generator, and its left-out predictions."""
+        """What `fit` returns: a part of the base with n_covariates inputs, and its out-of-fold predictions of this shape."""
         if self.stop():
             raise Interrupted
         return fit()
@@ -107,17 +107,17 @@ class Steps:
     def grow(
         self, rng: np.random.Generator, stage: int, rows: Sequence[TreeRows], grow: Callable[[], list[Any]]
     ) -> list[Any]:
-        """A tree for each of the rows, grown with the generator; none if the training is to end."""
+        """What `grow` returns, a tree for each of the rows; an empty list if somebody asked to stop."""
         if self.stop():
             self.was_interrupted = True
             return []
         return grow()
 
     def write(self) -> None:
-        """Keep what was done so far."""
+        """Write the steps that were done so far to the checkpoint, if there is one."""
 
     def finish(self, fitted: Any) -> None:
-        """Keep what the job gave."""
+        """Write the result of the job to the checkpoint, if there is one."""
 
 
 PLAIN_STEPS = Steps()

@@ -44,7 +44,7 @@ class SampledMarginal(ConditionalDistribution):
 
     @property
     def n_outcomes(self) -> int:
-        """One."""
+        """1: the marginal of one outcome."""
         return 1
 
     def _logpdf(self, points: Array) -> Array:

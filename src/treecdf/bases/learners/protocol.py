@@ -67,5 +67,5 @@ class AlwaysTried:
     """Mixin of learners that are worth trying whatever the errors of the others are."""
 
     def is_worth_trying(self, errors: Mapping[str, float]) -> bool:
-        """True."""
+        """True, whatever the errors of other learners."""
         return True
