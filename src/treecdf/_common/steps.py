@@ -99,7 +99,7 @@ class Steps:
         shape: tuple[int, ...],
         fit: Callable[[], tuple[Any, Array]],
     ) -> tuple[Any, Array]:
-        """What `fit` returns: a part of the base with n_covariates inputs, and its out-of-fold predictions of this shape."""
+        """What `fit` returns: a part of the base with n_covariates inputs, and out-of-fold predictions (shape)."""
         if self.stop():
             raise Interrupted
         return fit()

@@ -1,4 +1,4 @@
-"""Checks of settings, one way to complain about them, and seeds."""
+"""Checks of settings, and one way to complain about them."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ def check_setting(name: str, value: Any, is_valid: bool, expected: str) -> None:
 
 
 def is_real(value: Any) -> bool:
-    """A finite number, no boolean."""
+    """Whether a value is a finite number, and no boolean."""
     return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def is_int(value: Any) -> bool:
-    """An integer, no boolean."""
+    """Whether a value is an integer, and no boolean."""
     return isinstance(value, Integral) and not isinstance(value, bool)
