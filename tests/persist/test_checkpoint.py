@@ -271,7 +271,7 @@ def test_settings_that_do_not_shape_the_model_may_change(path, kill_after):
 @pytest.mark.parametrize(
     ("parameters", "match"),
     [
-        ({"base": LinearRegression()}, "base holds LinearRegression"),
+        ({"base": LinearRegression()}, r"base\[0\] holds LinearRegression"),
         ({"base": "box", "stages": [Stage(LogisticRegression(), 2)]}, r"stages\[0\].classifier holds LogisticRegr"),
         ({"rotations": 2, "weights": "stacked", "regions": KMeans(2)}, "regions holds KMeans"),
     ],

@@ -217,9 +217,11 @@ def rotation_matrices(rotations: int | Sequence[Array] | None, n_outcomes: int) 
     A number J means J equally spaced angles in every coordinate plane; a quarter turn maps axes to axes, so they
     divide [0, pi / 2), and the angle 0, which all planes share, is taken once.
     """
-    if rotations is None or (isinstance(rotations, int) and rotations == 0):
+    if rotations is None:
         return [None]
-    if isinstance(rotations, int):
+    if isinstance(rotations, int | np.integer):
+        if rotations == 0:
+            return [None]
         matrices: list[Array | None] = [np.eye(n_outcomes)]
         angles = np.pi / 2 * np.arange(1, rotations) / rotations
         for j in range(n_outcomes):
