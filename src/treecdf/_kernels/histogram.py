@@ -181,6 +181,18 @@ def _goes_right(codes, i, column, cut, missing_left):
     return 1 if b > cut else 0
 
 
+@inlined_kernel
+def leaf_of(codes, i, tree, column, cut, missing_left, n_leaves):
+    """The leaf, counted from the left, that row i reaches in a tree."""
+    first, width, k = 0, 1, 0
+    while width < n_leaves:
+        at = first + k
+        k = 2 * k + _goes_right(codes, i, column[tree, at], cut[tree, at], missing_left[tree, at])
+        first += width
+        width *= 2
+    return k
+
+
 @ordered_kernel
 def add_leaves(codes, root_of, column, cut, missing_left, leaf, rate, scores):
     """Add `rate` times the leaf of every row's tree to its scores (n, K); root_of (n,), -1 for rows to leave out."""
@@ -189,12 +201,7 @@ def add_leaves(codes, root_of, column, cut, missing_left, leaf, rate, scores):
         root = root_of[i]
         if root < 0:
             continue
-        first, width, k = 0, 1, 0
-        while width < n_leaves:
-            at = first + k
-            k = 2 * k + _goes_right(codes, i, column[root, at], cut[root, at], missing_left[root, at])
-            first += width
-            width *= 2
+        k = leaf_of(codes, i, root, column, cut, missing_left, n_leaves)
         for o in range(n_outputs):
             scores[i, o] += rate * leaf[root, k, o]
 
@@ -205,11 +212,6 @@ def add_trees(codes, column, cut, missing_left, leaf, rate, scores):
     n_trees, n_leaves, n_outputs = leaf.shape
     for t in range(n_trees):
         for i in range(len(scores)):
-            first, width, k = 0, 1, 0
-            while width < n_leaves:
-                at = first + k
-                k = 2 * k + _goes_right(codes, i, column[t, at], cut[t, at], missing_left[t, at])
-                first += width
-                width *= 2
+            k = leaf_of(codes, i, t, column, cut, missing_left, n_leaves)
             for o in range(n_outputs):
                 scores[i, o] += rate * leaf[t, k, o]

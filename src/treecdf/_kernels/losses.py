@@ -229,6 +229,7 @@ def mlp_loss(sorted_x, weight, left, start, active, theta, hidden, loss, gradien
     delta = np.zeros((n_units + 1, TILE))  # derivatives of the loss by the units' inputs
     work = np.empty(TILE)
     bits = np.empty(TILE, np.int64)
+    # The loop over nodes and tiles stands in logistic_loss too: the bodies share too much state for a function.
     for node in range(theta.shape[0]):
         if not active[node]:
             continue

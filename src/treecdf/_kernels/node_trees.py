@@ -67,7 +67,7 @@ def next_level(codes, u, weight, order, start, state, place, learns, level, colu
 
 
 @ordered_kernel
-def reached(
+def reached(  # its arguments are those of begin_round: kernels take arrays only, and passes share a view of the rows
     codes,
     u,
     weight,
