@@ -15,8 +15,8 @@ _N_ROWS = 200
 # Covariates up to which each is shuffled on its own; predictions take time in proportion to the covariates, so that
 # shuffling all of them takes its square.
 _MOST_SINGLE = 256
-# Shuffles of a table with more covariates: enough to find some twenty covariates that matter among 10,000.
-_N_SHUFFLES = 300
+# Shuffles of a table with more covariates: enough to find some ten covariates that matter among 10,000.
+_N_SHUFFLES = 200
 Loss = Callable[[Ints], float]  # log-likelihood lost when these columns of the table are shuffled together
 
 

@@ -10,9 +10,11 @@ from treecdf.data.basis import Basis
 from treecdf.training.classifiers.protocol import clipped_share
 from treecdf.training.sources.rows import Rows
 
-# Features of a score test at most. It decomposes their scatter matrix at every node, which takes the cube of their
-# number; at 128 a node still costs about a millisecond (ADR 21).
-MOST_FEATURES = 128
+# Features up to which the score test looks at all of them. It decomposes their scatter matrix at every node, which
+# takes the cube of their number.
+UNSCREENED_FEATURES = 256
+# Features that it looks at if there are more: a node costs a few milliseconds then (ADR 21).
+SCREENED_FEATURES = 128
 # Numbers that one pass adds up at most (32 MB): a level with many nodes looks at fewer features in each pass.
 _MOST_SUMS = 2**22
 
@@ -23,13 +25,23 @@ def screen(rows: Rows, cuts: Array, basis: Basis) -> Ints | None:
     cuts (k, d, s) are the candidates. Each feature is tested alone, at every node; those whose best cuts gain most,
     summed over the nodes, are kept. Time and memory are linear in the number of features.
     """
-    if len(basis) <= MOST_FEATURES:
+    if len(basis) <= UNSCREENED_FEATURES:
         return None
     k, d, s = cuts.shape
     size = max(1, _MOST_SUMS // (k * d * (s + 1)))
     parts = [np.arange(len(basis))[i : i + size] for i in range(0, len(basis), size)]
     gain = np.concatenate([_gains(rows, cuts, basis.take(part)) for part in parts])
-    return np.sort(np.argsort(-gain, kind="stable")[:MOST_FEATURES])
+    return np.sort(np.argsort(-gain, kind="stable")[:SCREENED_FEATURES])
+
+
+def notes_on_width(n_columns: int) -> tuple[str, ...]:
+    """A sentence for the summary of a model of so many columns of numbers, if it was screened."""
+    if n_columns <= UNSCREENED_FEATURES:
+        return ()
+    return (
+        f"wide table: of {n_columns:,} columns the search for splits and linear node classifiers look at the "
+        f"{SCREENED_FEATURES} at a time that tell most on their own",
+    )
 
 
 def _gains(rows: Rows, cuts: Array, basis: Basis) -> Array:
