@@ -53,8 +53,19 @@ BAD_TABLES = {
     "three-dimensional y": ((X, np.zeros((60, 2, 2))), r"Expected y of shape .*; got \(60, 2, 2\)"),
     "outcomes beyond float64": (
         (X, changed(Y, [0, 1], [-1.7e308, 1.7e308])),
-        r"y is beyond 1e\+307 in row 0: rescale it",
+        r"y is beyond 1e\+303 in row 0: rescale it",
     ),
+    "outcomes whose mean is NaN": ((X, 1e306 * Y), r"y is beyond 1e\+303 in row 0: rescale it"),
+    "weights that add up to almost nothing": (
+        (X, Y, np.full(60, 1e-20)),
+        "weights add up to 6e-19.*between 1e-09 and 1e.12; divide them by their mean",
+    ),
+    "weights that add up to too much": (
+        (X, Y, np.full(60, 1e16)),
+        r"weights add up to 6e\+17.*between 1e-09 and 1e.12",
+    ),
+    "weights whose sum is infinite": ((X, Y, np.full(60, 1e308)), "weights add up to inf"),
+    "one weight that is too large": ((X, Y, changed(np.ones(60), 5, 1e20)), r"weights add up to 1e\+20"),
     "infinity in X": ((changed(X, (2, 0), np.inf), Y), "X contains infinity"),
     "dates in a frame": ((pd.DataFrame({"day": pd.date_range("2020", periods=60)}), Y), "'day' of X holds dates"),
     "flat X": ((X[:, 0], Y), "Expected 2D array, got 1D array"),
@@ -74,6 +85,60 @@ def test_bad_table(name):
     arguments, complaint = BAD_TABLES[name]
     with pytest.raises(ValueError, match=complaint):
         model().fit(*arguments)
+
+
+KINDS = {
+    "default": {},
+    "fast": {"effort": "fast"},
+    "box": {"base": "box"},
+    "student": {"base": "student"},
+    "atoms": {"effort": "fast", "atoms": [0.0]},
+}
+
+
+def every_answer(fitted, y):
+    """What the distributions of a model of one outcome say, by the names of their methods."""
+    found = fitted.predict_distribution(X)
+    return {
+        "logpdf": found.logpdf(y),
+        "cdf": found.cdf(y),
+        "icdf": found.icdf(np.full(len(X), 0.3)),
+        "mean": found.mean(),
+        "std": found.std(),
+        "crps": found.crps(y),
+        "sample": found.sample(5, random_state=0),
+    }
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("total", [1e-8, 1e11])
+def test_sums_of_weights_that_are_allowed_give_finite_answers(kind, total):
+    y = changed(Y, slice(0, 20), 0.0) if kind == "atoms" else Y
+    weight = np.full(60, total / 60)
+    if total < 1:
+        with pytest.warns(UserWarning, match="add up to 1e-08"):
+            fitted = model(**KINDS[kind]).fit(X, y, weight)
+    else:
+        fitted = model(**KINDS[kind]).fit(X, y, weight)
+    for name, answer in every_answer(fitted, y).items():
+        assert np.isfinite(answer).all(), name
+
+
+@pytest.mark.parametrize("power", [-16, 9])
+def test_ratios_of_weights_may_be_large(power):
+    fitted = model(effort="fast").fit(X, Y, changed(np.ones(60), slice(0, 60, 2), 10.0**power))
+    for name, answer in every_answer(fitted, Y).items():
+        assert np.isfinite(answer).all(), name
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_largest_outcomes_give_finite_answers(kind):
+    y = 1e303 * Y / np.abs(Y).max()
+    if kind == "atoms":
+        y[:20] = 0.0
+    fitted = model(**KINDS[kind]).fit(X, y)
+    for name, answer in every_answer(fitted, y).items():
+        assert np.isfinite(answer).all(), name
 
 
 BAD_VALIDATION = {

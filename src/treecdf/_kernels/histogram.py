@@ -10,6 +10,9 @@ import numpy as np
 
 from treecdf._kernels.compiling import inlined_kernel, ordered_kernel
 
+_TILE_SUMS = 2**16  # numbers of the histograms that are made at a time (512 kB), so that they stay in the cache
+_TILE_COLUMNS = 32  # columns that are looked at together at least: each tile copies the rows' gradients
+
 
 @ordered_kernel
 def grow(
@@ -22,11 +25,19 @@ def grow(
     column, cut, missing_left (roots, 2^D - 1), leaf (roots, 2^D, K).
     """
     n_roots, n_leaves, n_outputs = leaf.shape
+    size = 2 * n_outputs + 1
     level, width = np.int64(0), np.int64(1)  # its nodes in a tree; plain numbers would be compiled for as well
     while width < n_leaves:
-        sums = np.zeros((n_roots * width, len(columns), n_bins + 1, 2 * n_outputs + 1))
-        add_histograms(codes, rows, place, gradient, hessian, weight, columns, sums)
-        best_splits(sums, width, columns, min_rows, ridge, column, cut, missing_left)
+        n_nodes = n_roots * width
+        totals, best = np.zeros((n_nodes, size)), np.zeros((n_nodes, 2))
+        tile = max(_TILE_COLUMNS, _TILE_SUMS // (n_nodes * (n_bins + 1) * size))
+        for first in range(0, len(columns), tile):
+            some = columns[first : first + tile]
+            sums = np.zeros((n_nodes, len(some), n_bins + 1, size))
+            add_histograms(codes, rows, place, gradient, hessian, weight, some, sums)
+            if first == 0:
+                _begin_splits(sums, width, ridge, totals, best, column, cut, missing_left)
+            _improve_splits(sums, width, some, min_rows, ridge, totals, best, column, cut, missing_left)
         send_down(codes, rows, place, level, column, cut, missing_left)
         width *= 2
         level += 1
@@ -45,14 +56,39 @@ def grow(
 @ordered_kernel
 def best_splits(sums, width, columns, min_rows, ridge, column, cut, missing_left):
     """Split every node of a level, `width` of them in each tree, by its histogram (node, column, bin, 2 K + 1)."""
-    first = width - 1  # inner node of a tree that its level begins with
-    for root in range(column.shape[0]):
-        for k in range(width):
-            best = _best_split(sums, root * width + k, min_rows, ridge)
-            at = first + k
-            column[root, at] = -1 if best[0] < 0 else columns[best[0]]
-            cut[root, at] = best[1]
-            missing_left[root, at] = best[2]
+    totals, best = np.zeros((sums.shape[0], sums.shape[3])), np.zeros((sums.shape[0], 2))
+    _begin_splits(sums, width, ridge, totals, best, column, cut, missing_left)
+    _improve_splits(sums, width, columns, min_rows, ridge, totals, best, column, cut, missing_left)
+
+
+@ordered_kernel
+def _begin_splits(sums, width, ridge, totals, best, column, cut, missing_left):
+    """Leave the nodes of a level without splits; fill their totals (node, 2 K + 1) from the first column's histogram.
+
+    best (node, 2) are the score of no split and the margin by which a split has to be better.
+    """
+    n_bins, size = sums.shape[2], sums.shape[3]
+    for node in range(sums.shape[0]):
+        for b in range(n_bins):
+            for s in range(size):
+                totals[node, s] += sums[node, 0, b, s]
+        for o in range(size // 2):
+            best[node, 0] += totals[node, 2 * o] * totals[node, 2 * o] / (totals[node, 2 * o + 1] + ridge)
+        best[node, 1] = 1e-10 * (1.0 + best[node, 0])  # among equals the first wins, whatever the rounding
+        root, at = node // width, width - 1 + node % width
+        column[root, at], cut[root, at], missing_left[root, at] = -1, 255, 1
+
+
+@ordered_kernel
+def _improve_splits(sums, width, columns, min_rows, ridge, totals, best, column, cut, missing_left):
+    """Replace the nodes' splits, whose scores are best (node, 2), by better ones on these columns."""
+    for node in range(sums.shape[0]):
+        if totals[node, sums.shape[3] - 1] < 2 * min_rows:
+            continue
+        found = _best_split(sums, node, min_rows, ridge, totals[node], best[node])
+        if found[0] >= 0:
+            root, at = node // width, width - 1 + node % width
+            column[root, at], cut[root, at], missing_left[root, at] = columns[found[0]], found[1], found[2]
 
 
 @ordered_kernel
@@ -121,21 +157,16 @@ def _add_values(flat, at, values, first, size):
 
 
 @ordered_kernel
-def _best_split(sums, node, min_rows, ridge):
-    """Column (as a place in the histogram, -1 for none), bin and side of the missing rows of a node's best split."""
+def _best_split(sums, node, min_rows, ridge, total, to_beat):
+    """Column (as a place in the histogram), bin and side of the missing rows of a node's best split.
+
+    The column is -1 if no split beats the score and the margin `to_beat`, where the best score is left.
+    """
     n_columns, n_bins, size = sums.shape[1], sums.shape[2], sums.shape[3]
     flat, at = sums.reshape(-1), node * n_columns * n_bins * size
-    total, score = np.zeros(size), np.empty(n_bins)
-    for b in range(n_bins):
-        for s in range(size):
-            total[s] += flat[at + b * size + s]
+    score = np.empty(n_bins)
     best_column, best_cut, best_side = -1, 255, 1
-    if total[size - 1] < 2 * min_rows:
-        return best_column, best_cut, best_side
-    best = 0.0
-    for o in range(size // 2):
-        best += total[2 * o] * total[2 * o] / (total[2 * o + 1] + ridge)
-    margin = 1e-10 * (1.0 + best)  # among equals the first wins, whatever the rounding
+    best, margin = to_beat
     for c in range(n_columns):
         sides = 2 if flat[at + size - 1] > 0 else 1
         for side in range(sides):  # 0: missing rows to the right, 1: to the left
@@ -148,6 +179,7 @@ def _best_split(sums, node, min_rows, ridge):
                 if weight >= min_rows and score[b] > best + margin:
                     best, best_column, best_cut, best_side = score[b], c, b, side
         at += n_bins * size
+    to_beat[0] = best
     return best_column, best_cut, best_side
 
 
@@ -191,6 +223,25 @@ def leaf_of(codes, i, tree, column, cut, missing_left, n_leaves):
         first += width
         width *= 2
     return k
+
+
+@ordered_kernel
+def fill_codes(x, edges, columns, codes):
+    """Fill the rows `columns` of codes (q, n): 1 + the number of edges (q, bins - 1) below x (n, q); 0 for NaN."""
+    for i in range(len(x)):
+        for j in columns:
+            value = x[i, j]
+            if np.isnan(value):
+                codes[j, i] = 0
+                continue
+            low, high = 0, edges.shape[1]
+            while low < high:
+                middle = (low + high) // 2
+                if edges[j, middle] < value:
+                    low = middle + 1
+                else:
+                    high = middle
+            codes[j, i] = 1 + low
 
 
 @ordered_kernel

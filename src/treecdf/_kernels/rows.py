@@ -82,6 +82,32 @@ def search_sums(x, u, weight, order, start, source, knot, power, cuts, count, to
                     moment[node, i, j] += f0 * block[0, j] + f1 * block[1, j] + f2 * block[2, j] + f3 * block[3, j]
 
 
+@kernel
+def screening_sums(x, u, weight, order, start, source, knot, power, cuts, count, total, square):
+    """What tells apart the search features of a level one by one, without their products.
+
+    Adds to count (k, d, s + 1) and total (k, d, s + 1, p) as `search_sums` does, and to square (k, p).
+    """
+    n_nodes, n_axes, n_cuts = cuts.shape
+    p = source.size
+    values = np.empty(p)
+    for node in range(n_nodes):
+        for position in range(start[node], start[node + 1]):
+            row = order[position]
+            own = weight[row]
+            for i in range(p):
+                values[i] = feature(x[row, source[i]], knot[i], power[i])
+            for i in range(p):
+                square[node, i] += own * values[i] * values[i]
+            for axis in range(n_axes):
+                first, last = cuts[node, axis, 0], cuts[node, axis, n_cuts - 1]
+                inverse_step = (n_cuts - 1) / (last - first) if n_cuts > 1 else 0.0
+                cell = find_bin(u[row, axis], cuts[node, axis], inverse_step)
+                count[node, axis, cell] += own
+                for i in range(p):
+                    total[node, axis, cell, i] += own * values[i]
+
+
 @inlined_kernel
 def is_left(u, row, axis, cut):
     """Whether a row is in the left child: the one place that says so when trees are grown."""

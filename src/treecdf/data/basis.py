@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
@@ -56,6 +56,10 @@ class Basis:
     def arrays(self) -> tuple[Ints, Array, Ints]:
         """Source, knot and power (p,) of the features, as kernels take them."""
         return self.source, self.knot, self.power
+
+    def take(self, places: Ints) -> Basis:
+        """The basis of some of the features."""
+        return replace(self, source=self.source[places], knot=self.knot[places], power=self.power[places])
 
     def has_features_of(self, other: Basis) -> bool:
         """Whether both make the same features."""

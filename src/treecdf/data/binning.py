@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from treecdf._common.typing import Array
+from treecdf._common.typing import Array, Ints
+from treecdf._kernels.histogram import fill_codes
 
 Codes = NDArray[np.uint8]  # bins of covariates, (q, n)
 
@@ -37,11 +38,10 @@ class Bins:
             edges[j, : len(own)] = own
         return Bins(edges)
 
-    def codes(self, x: Array) -> Codes:
-        """Bins (q, n) of covariates x (n, q)."""
+    def codes(self, x: Array, used: Ints | None = None) -> Codes:
+        """Bins (q, n) of covariates x (n, q); if only some are used, those of the others stay 0."""
         codes = np.zeros((len(self.edges), len(x)), np.uint8)
-        for j, own in enumerate(self.edges):
-            codes[j] = np.where(np.isnan(x[:, j]), 0, 1 + np.searchsorted(own, x[:, j], side="left"))
+        fill_codes(x, self.edges, np.arange(len(self.edges)) if used is None else used, codes)
         return codes
 
 

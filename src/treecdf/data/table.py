@@ -16,7 +16,12 @@ from treecdf._common.typing import Array, Bound, Ints
 from treecdf.data.columns import Column, Covariates
 from treecdf.data.reading import Schema, learn_columns, read_columns
 
-_LARGEST_OUTCOME = 1e307  # so that the box around the outcomes is finite
+# Outcomes up to here have finite log densities, quantiles, means and standard deviations under every model; means were
+# NaN from about 1e306 on.
+_LARGEST_OUTCOME = 1e303
+# The sum of the weights of a training, which are numbers of rows. Models were NaN below sums of about 1e-18, and the
+# matrix of a Gaussian process was singular from about 1e15 on; the limits keep three orders of magnitude or more.
+_SMALLEST_SUM, _LARGEST_SUM = 1e-9, 1e12
 
 
 @dataclass(frozen=True)
@@ -49,6 +54,8 @@ def learn_table(
     """The validated table of training rows, and what is learnt of its columns."""
     names, columns = learn_columns(X, categorical_features)
     rows = _align(columns, y, sample_weight)
+    with np.errstate(over="ignore"):  # an infinite sum is refused
+        check_sum_of_weights(float(rows.weight.sum()))
     covariates, x = Covariates.cross_fit(rows.columns, rows.y, rows.weight, rng)
     return Table(x, rows.y, rows.weight, rows.number), Schema(names, covariates)
 
@@ -181,6 +188,15 @@ def check_size(table: Table, atoms: int = 0) -> None:
     if len(table) < 2:
         besides = f" besides {atoms} atom(s)" if atoms else ""
         raise ValueError(f"Found {len(table)} row(s){besides} (n_samples = {len(table)}): at least 2 are required.")
+
+
+def check_sum_of_weights(total: float) -> None:
+    """Complain about weights of training rows whose sum is too small or too large to compute with."""
+    if not _SMALLEST_SUM <= total <= _LARGEST_SUM:
+        raise ValueError(
+            f"The sample weights add up to {total:g}. They count as numbers of rows, so their sum has to be between "
+            f"{_SMALLEST_SUM:g} and {_LARGEST_SUM:g}; divide them by their mean if only their ratios matter."
+        )
 
 
 def check_counts(table: Table, min_samples_node: float) -> None:

@@ -35,6 +35,7 @@ from treecdf.estimators.state import schema_state
 from treecdf.flows.results import history_table
 from treecdf.persist.checkpoint import NoCheckpoint
 from treecdf.training.ensemble import Ensemble, fit_ensemble
+from treecdf.training.growing.screening import notes_on_width
 from treecdf.training.importance import importances
 from treecdf.training.jobs import Workers, n_threads
 from treecdf.training.parameters import check_together
@@ -96,6 +97,7 @@ def _state(
     """The whole fitted state: what is known of the table, the mixture, its history and the importances."""
     mixture, places = ensemble.mixture(), attributes["covariates_"].places()
     attributes |= {
+        "notes_": (*attributes["notes_"], *notes_on_width(table.x.shape[1])),
         "mixture_": mixture,
         "families_": ensemble.families,
         "family_weights_": ensemble.weights,

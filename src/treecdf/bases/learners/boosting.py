@@ -76,7 +76,8 @@ class BoostedScores:
     def __call__(self, x: Array) -> Array:
         """Scores (n, K) of covariates x (n, q)."""
         scores = np.tile(self.start, (len(x), 1))
-        add_trees(self.bins.codes(x), self.column, self.cut, self.missing_left, self.leaf, self.rate, scores)
+        used = np.unique(self.column[self.column >= 0])  # of a wide table trees see few covariates
+        add_trees(self.bins.codes(x, used), self.column, self.cut, self.missing_left, self.leaf, self.rate, scores)
         return scores
 
 

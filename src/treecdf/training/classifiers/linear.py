@@ -98,8 +98,11 @@ class Logistic:
     def fit(self, rows: Rows, splits: Splits, rng: np.random.Generator) -> NodeFits:
         """Intercept and slopes theta (k, 1 + p), by Newton's method.
 
-        The first step is that of the score test, so it needs no pass over the rows.
+        The first step is that of the score test, so it needs no pass over the rows. On wide tables only the features
+        of the score test have slopes; those of the others are 0.
         """
+        if splits.features is not None:
+            rows.arrange(splits.axis, splits.cut, self.fit_basis(rows.n_covariates).take(splits.features))
         k, n_parameters = len(splits.axis), 1 + splits.gradient.shape[1]
         point = np.zeros((k, n_parameters))
         point[:, 0] = logit(splits.share)
@@ -120,7 +123,15 @@ class Logistic:
                 active, step, point, direction, trial, *sums, 1 / self.C, splits.weight, self.tol, self.max_iter
             )
         fitted = 0.5 / self.C * (point[:, 1:] ** 2).sum(axis=1) - step["value"]
-        return NodeFits(point, np.where(splits.has_both, fitted, log_lik))
+        return NodeFits(self._all_slopes(point, rows, splits), np.where(splits.has_both, fitted, log_lik))
+
+    def _all_slopes(self, point: Array, rows: Rows, splits: Splits) -> Array:
+        """Intercept and slopes (k, 1 + p) of all features, from those of the score test."""
+        if splits.features is None:
+            return point
+        theta = np.zeros((len(point), 1 + len(self.fit_basis(rows.n_covariates))))
+        theta[:, 0], theta[:, 1 + splits.features] = point[:, 0], point[:, 1:]
+        return theta
 
     def _first_step(self, splits: Splits) -> tuple[Array, Array]:
         """Newton step (k, 1 + p) from the share with zero slopes, and the derivative (k,) of the loss along it."""

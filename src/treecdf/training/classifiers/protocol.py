@@ -48,6 +48,9 @@ class Splits:
     right_weight: Array  # (k,) the same right of it
     gradient: Array  # (k, p) of the likelihood by the slopes on the search features, at zero slopes
     moments: Moments
+    # (p,) places of the features in the classifier's search basis, ascending; None if they are the whole basis. A wide
+    # table's score test looks at some features only.
+    features: Ints | None = None
 
     @property
     def weight(self) -> Array:

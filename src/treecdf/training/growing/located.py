@@ -12,7 +12,7 @@ from treecdf._common.typing import Array, Bools, Ints
 from treecdf.bases.protocol import Base
 from treecdf.data.blocks import sum_over_blocks
 from treecdf.data.scaling import Standardizer
-from treecdf.data.table import Table
+from treecdf.data.table import Table, check_sum_of_weights
 from treecdf.flows.flow import tree_covariates
 from treecdf.training.sources.rows import Rows, Source, locate_blocks
 
@@ -73,6 +73,7 @@ class Streamed:
     def locate(source: Source, standardize: Standardizer, base: Base) -> Streamed:
         """Standardise the tables of a source and bring their outcomes into the box."""
         found = locate_blocks(source, standardize, base)
+        check_sum_of_weights(found.weight)
         shape = (found.n_inside, len(standardize.mean), base.n_outcomes)
         shares = found.log_det / found.weight, found.weight_inside / found.weight
         return Streamed(source, shape, found.weight, *shares, found.weight_inside)

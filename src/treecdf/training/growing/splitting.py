@@ -19,6 +19,7 @@ from treecdf.training.classifiers.protocol import (
     share_log_lik,
     uniform_log_lik,
 )
+from treecdf.training.growing.screening import screen
 from treecdf.training.sources.rows import Rows
 
 MIN_WIDTH = 2.0**-40  # narrower boxes leave no room for distinct float64 cuts
@@ -35,15 +36,19 @@ class Candidates:
     gradient: Array  # (k, d, s, p) of the logistic likelihood by the slopes, at zero slopes
     balance: Array  # (k, d, s) C_A(T): volume term and penalty; -inf where the box is too narrow
     moments: Moments
+    features: Ints | None  # (p,) places of the tested features in the search basis; None for all of them
 
     @staticmethod
     def collect(rows: Rows, lower: Array, upper: Array, fractions: Array, eta: float, basis: Basis) -> Candidates:
-        """The candidates of all nodes, from one pass over the rows.
+        """The candidates of all nodes, from one pass over the rows, or a few more if there are many features.
 
         lower, upper (k, d) are the nodes' boxes; cuts stand at `fractions` (s,) of their widths.
         """
         width = (upper - lower)[:, :, None]
         cuts = lower[:, :, None] + width * fractions
+        features = screen(rows, cuts, basis)
+        if features is not None:
+            basis = basis.take(features)
         (k, d, s), p = cuts.shape, len(basis)
         count, total, moment = rows.sum(
             search_sums,
@@ -58,7 +63,7 @@ class Candidates:
         balance[np.broadcast_to(width < MIN_WIDTH, balance.shape)] = -np.inf
         moments = Moments.from_sums(moment)
         gradient = np.cumsum(total, axis=2)[:, :, :-1] - left[..., None] * moments.mean[:, None, None, :]
-        return Candidates(cuts, fractions, left, right, gradient, balance, moments)
+        return Candidates(cuts, fractions, left, right, gradient, balance, moments, features)
 
     def pick(self, index: Ints) -> Splits:
         """The splits of which index (k,) has one number for each node; candidates are counted axis by axis."""
@@ -73,6 +78,7 @@ class Candidates:
             right_weight=self.right[node, axis, cut],
             gradient=self.gradient[node, axis, cut],
             moments=self.moments,
+            features=self.features,
         )
 
 
