@@ -25,6 +25,7 @@ def test_a_clock_that_jumps_changes_no_fit_with_a_checkpoint(step, tmp_path, mon
 
     monkeypatch.setattr(time, "time", jumping)
     monkeypatch.setattr(treecdf.persist.checkpoint, "SECONDS", 0.0)  # every step is written
+    monkeypatch.setattr(treecdf.persist.checkpoint, "SHARE", np.inf)
     written = []
     replace_file = treecdf.persist.checkpoint.replace_file
 

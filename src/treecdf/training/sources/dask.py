@@ -87,6 +87,12 @@ def _on_workers(client: Client, tables: Sequence[Delayed], sizes: Ints) -> Itera
             source.open([next(futures) for _ in blocks])
         del futures  # the workers need the tables no longer
         yield rows[0], rows[1] if len(rows) > 1 else None
+    except OSError as error:  # what Dask raises for a lost connection, too
+        if client.status == "running":
+            raise
+        raise ConnectionError(
+            "The scheduler of the Dask cluster cannot be reached any more: the fit has ended without a model."
+        ) from error
     finally:
         for source in rows:
             source.close()
