@@ -42,6 +42,7 @@ import dask.array as da
 import dask.dataframe as dd
 from distributed import Client, LocalCluster
 
+from tests import kill_cluster
 from treecdf.training.sources.dask_rows import DaskRows, Journal, dumps, traffic
 
 RNG = np.random.default_rng(1)
@@ -171,6 +172,13 @@ def test_a_killed_worker_changes_nothing(client, in_memory, monkeypatch):
     assert seen.count("next_level") >= 3
     assert len(built) >= 6  # two sites of training rows and one or two of others, and what was lost
     assert bits(fitted) == bits(in_memory)
+
+
+def test_a_killed_scheduler_is_one_error():
+    """In processes of their own; `python -m tests.kill_cluster` kills workers, schedulers and clients in all phases."""
+    result = kill_cluster.run(1, cases=[("scheduler", "growing")])
+    assert result["good"] == 1, result
+    assert result["last"]  # with another scheduler
 
 
 def test_two_outcomes_on_arrays(client):

@@ -124,8 +124,13 @@ def _mismatch(wanted: Sequence[str], names: Sequence[str]) -> str:
     ):
         if found:
             more = ["- ..."] if len(found) > 5 else []
-            message += "\n".join([title, *(f"- {name}" for name in found[:5]), *more]) + "\n"
+            message += "\n".join([title, *(f"- {_shown(name)}" for name in found[:5]), *more]) + "\n"
     return message
+
+
+def _shown(name: str) -> str:
+    """A name for a message; control characters are written out, as they might command a terminal."""
+    return name if name.isprintable() else repr(name)
 
 
 def _numbered(n: int) -> tuple[str, ...]:
@@ -196,10 +201,11 @@ def _as_array(X: ArrayLike | Frame) -> NDArray[Any]:
     if hasattr(X, "dtype"):
         return X  # type: ignore[return-value]  # scikit-learn's check says what is wrong with it
     try:
-        values = np.asarray(X)
+        # Objects first: numpy would give every entry as many characters as the longest text has.
+        values = np.array(X, dtype=object)
+        return values if any(isinstance(value, str | bytes) for value in values.flat) else np.asarray(X)
     except ValueError:
         raise ValueError("X cannot be read as a table: its rows have different lengths.") from None
-    return np.array(X, dtype=object) if values.dtype.kind in "US" else values
 
 
 def _as_numbers(X: Any) -> Array:

@@ -130,7 +130,10 @@ def read_weights(sample_weight: ArrayLike | None, n: int) -> Array:
     """Weights (n,), ones by default; they count rows, so a row of weight 2 equals the row twice."""
     if sample_weight is None:
         return np.ones(n)
-    weight = np.asarray(sample_weight, dtype=np.float64)
+    try:
+        weight = np.ma.filled(np.ma.asarray(sample_weight, dtype=np.float64), np.nan)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise ValueError(f"sample_weight cannot be read as numbers: {error}") from None
     if weight.ndim == 0:
         weight = np.full(n, float(weight))
     if weight.shape != (n,):

@@ -8,6 +8,7 @@ std and marginals come from 512 quasi-random points: the mean is within about 0.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from functools import cached_property
 
 import numpy as np
@@ -27,6 +28,9 @@ from treecdf.flows.arguments import (
     read_truth,
 )
 from treecdf.flows.moments import crps_of_points
+
+# Rows whose integrals are worked out together: their points take about 4 MB an array, whatever the number of all rows.
+_CHUNK_ROWS = 4096
 
 
 class ConditionalDistribution(ABC):
@@ -177,7 +181,7 @@ class ConditionalDistribution(ABC):
         """Continuous ranked probability score (n,) of outcomes y (n,), in their unit; lower is better."""
         expect_one_outcome("crps", self.n_outcomes)
         truth = read_truth(y, len(self))
-        return crps_of_points(*self._quadrature(), truth)
+        return np.concatenate([crps_of_points(*part._quadrature(), truth[rows]) for rows, part in self._parts()])
 
     def quadrature(self) -> tuple[Array, Array]:
         """Points that stand for the distribution of one outcome in integrals.
@@ -255,7 +259,17 @@ class ConditionalDistribution(ABC):
     @cached_property
     def _mean_and_std(self) -> tuple[Array, Array]:
         """Mean and standard deviation, worked out once."""
-        return self._moments()
+        mean, std = zip(*(part._moments() for _, part in self._parts()), strict=True)
+        return np.concatenate(mean), np.concatenate(std)
+
+    def _parts(self) -> Iterator[tuple[slice, ConditionalDistribution]]:
+        """Slices of the rows and their distributions, one after the other, so that integrals need little memory."""
+        if len(self) <= _CHUNK_ROWS:
+            yield slice(None), self
+            return
+        for i in range(0, len(self), _CHUNK_ROWS):
+            rows = slice(i, i + _CHUNK_ROWS)
+            yield rows, self[rows]
 
     def _quantiles(self, name: str, p: ArrayLike) -> Array:
         """Quantiles (n,) or (n, m) for the method of that name; they ascend with their levels."""

@@ -45,6 +45,8 @@ __all__ = [
     "verified",
     "write_model",
 ]
+# What gives random numbers to one fit: files do not keep its state.
+_GENERATORS = (np.random.Generator, np.random.RandomState, np.random.SeedSequence, np.random.BitGenerator)
 _MOST_LEFT_OUT = 10_000  # rows whose log densities are kept; of more only the mean, for `summary`
 
 
@@ -87,11 +89,10 @@ def set_fitted(model: FromFile, fitted: Mapping[str, FromFile], known: Sequence[
 
 
 def kept_parameters(parameters: Mapping[str, FromFile]) -> dict[str, FromFile]:
-    """Parameters without a generator and a checkpoint, which have done their work."""
+    """Parameters without a checkpoint and a generator or its seed sequence, which have done their work."""
 
     def is_done(name: str, value: FromFile) -> bool:
-        is_generator = name == "random_state" and isinstance(value, np.random.Generator | np.random.RandomState)
-        return is_generator or name == "checkpoint"
+        return name == "checkpoint" or (name == "random_state" and isinstance(value, _GENERATORS))
 
     return {name: None if is_done(name, value) else value for name, value in parameters.items()}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Executor
+from concurrent.futures import CancelledError, Executor
 from typing import Any
 
 import dask
@@ -41,13 +41,15 @@ class DaskPieces:
     def sizes(self) -> Ints:
         """Rows of every piece, and how many of them have a weight above zero, (pieces, 2)."""
         lazy = delayed(count_rows, pure=False)
-        return np.array(dask.compute(*(lazy(*piece) for piece in self._pieces)), dtype=np.int64).reshape(-1, 2)
+        with _reachable(current_client()):
+            return np.array(dask.compute(*(lazy(*piece) for piece in self._pieces)), dtype=np.int64).reshape(-1, 2)
 
     def sample(self, firsts: Sequence[int], step: int) -> list[Piece]:
         """About one in `step` rows of every piece; the pieces begin with the rows `firsts`."""
         lazy = delayed(take_rows, pure=False)
         pieces = zip(self._pieces, firsts, strict=True)
-        return list(dask.compute(*(lazy(*piece, first, step) for piece, first in pieces)))
+        with _reachable(current_client()):
+            return list(dask.compute(*(lazy(*piece, first, step) for piece, first in pieces)))
 
     def sources(self, reader: PieceReader, places: Sequence[Place], sizes: Ints, pool: Executor | None) -> Opened:
         """Training rows and those set aside: on the workers of the cluster, or in files if there is no cluster."""
@@ -71,25 +73,39 @@ def current_client() -> Client | None:
 
 
 @contextlib.contextmanager
+def _reachable(client: Client | None) -> Iterator[None]:
+    """Turn the many errors of a connection that is lost into one."""
+    try:
+        yield
+    except (OSError, CancelledError) as error:
+        if client is None or client.status == "running":
+            raise
+        raise ConnectionError(
+            "The scheduler of the Dask cluster cannot be reached any more: the fit has ended without a model."
+        ) from error
+
+
+@contextlib.contextmanager
 def _on_workers(client: Client, tables: Sequence[Delayed], sizes: Ints) -> Iterator[tuple[Source, Source | None]]:
     """Sources of training rows and of rows set aside, the two parts of every table; sizes (pieces, 2) counts them."""
     # Dask adds the operators of Delayed at run time, where mypy does not see them.
     parts = [[table[k] for table in tables] for k in range(2)]  # type: ignore[index]
     lazy = [_blocks(parts[k], sizes[:, k]) for k in range(2) if sizes[:, k].any()]
-    rows = [
-        DaskRows(client, blocks, [s.start for s in block_slices(int(n))])
-        for blocks, n in zip(lazy, sizes.sum(axis=0), strict=False)
-    ]
-    try:
-        # All at once, so that a piece is read once for training and validation rows.
-        futures = iter(client.compute([block for blocks in lazy for block in blocks]))
-        for source, blocks in zip(rows, lazy, strict=True):
-            source.open([next(futures) for _ in blocks])
-        del futures  # the workers need the tables no longer
-        yield rows[0], rows[1] if len(rows) > 1 else None
-    finally:
-        for source in rows:
-            source.close()
+    with _reachable(client):
+        rows = [
+            DaskRows(client, blocks, [s.start for s in block_slices(int(n))])
+            for blocks, n in zip(lazy, sizes.sum(axis=0), strict=False)
+        ]
+        try:
+            # All at once, so that a piece is read once for training and validation rows.
+            futures = iter(client.compute([block for blocks in lazy for block in blocks]))
+            for source, blocks in zip(rows, lazy, strict=True):
+                source.open([next(futures) for _ in blocks])
+            del futures  # the workers need the tables no longer
+            yield rows[0], rows[1] if len(rows) > 1 else None
+        finally:
+            for source in rows:
+                source.close()
 
 
 def _blocks(tables: Sequence[Delayed], sizes: Ints) -> list[Delayed]:

@@ -7,6 +7,7 @@ that is lost with its worker is read again elsewhere, and they are repeated ther
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib
 import io
 import pickle
@@ -120,8 +121,10 @@ class DaskRows:
             self._homes[k] = self._result(k, future) or self._rebuild(k)
 
     def close(self) -> None:
-        """Delete the rows on all workers."""
-        self._client.run(forget, self._key, on_error="ignore")
+        """Delete the rows on all workers; without a scheduler they cannot be reached, and the fit matters more."""
+        if self._client.status == "running":
+            with contextlib.suppress(OSError):
+                self._client.run(forget, self._key, on_error="ignore")
 
     def ask_shards(self, before: Sequence[ShardOperation[None]], last: ShardOperation[R]) -> list[R]:
         """What the last operation returns for each shard, in order."""
