@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 # What users may pass as `random_state`.
-Seed = int | np.random.Generator | np.random.RandomState | np.random.SeedSequence | np.random.BitGenerator | None
+Seed = (
+    int
+    | Sequence[int]
+    | NDArray[np.integer]
+    | np.random.SeedSequence
+    | np.random.BitGenerator
+    | np.random.Generator
+    | np.random.RandomState
+    | None
+)
 
 
 class Frame(Protocol):

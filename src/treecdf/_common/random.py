@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from treecdf._common.protocols import Seed
 
-def as_generator(random_state: Any) -> np.random.Generator:
+
+def as_generator(random_state: Seed) -> np.random.Generator:
     """A Generator from whatever scikit-learn or numpy users pass as a seed."""
     if isinstance(random_state, np.random.RandomState):
         return np.random.default_rng(random_state.randint(2**31))

@@ -9,11 +9,13 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
 from treecdf._common.typing import Array
+
+T = TypeVar("T")
 
 
 class Interrupted(Exception):
@@ -56,7 +58,7 @@ def stop_by_interrupt(on_interrupt: str) -> Iterator[Stop]:
     with tempfile.TemporaryDirectory(prefix="treecdf-") as directory:
         path = os.path.join(directory, "stop")
 
-        def ask(*_: Any) -> None:
+        def ask(*_: object) -> None:
             open(path, "w").close()
             signal.signal(signal.SIGINT, before)  # for those who cannot wait
 
@@ -97,16 +99,16 @@ class Steps:
         rng: np.random.Generator,
         n_covariates: int,
         shape: tuple[int, ...],
-        fit: Callable[[], tuple[Any, Array]],
-    ) -> tuple[Any, Array]:
+        fit: Callable[[], tuple[T, Array]],
+    ) -> tuple[T, Array]:
         """What `fit` returns: a part of the base with n_covariates inputs, and out-of-fold predictions (shape)."""
         if self.stop():
             raise Interrupted
         return fit()
 
     def grow(
-        self, rng: np.random.Generator, stage: int, rows: Sequence[TreeRows], grow: Callable[[], list[Any]]
-    ) -> list[Any]:
+        self, rng: np.random.Generator, stage: int, rows: Sequence[TreeRows], grow: Callable[[], list[T]]
+    ) -> list[T]:
         """What `grow` returns, a tree for each of the rows; an empty list if somebody asked to stop."""
         if self.stop():
             self.was_interrupted = True

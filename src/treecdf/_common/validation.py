@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import math
 from numbers import Integral, Real
-from typing import Any
 
 
-def check_setting(name: str, value: Any, is_valid: bool, expected: str) -> None:
+def check_setting(name: str, value: object, is_valid: bool, expected: str) -> None:
     """Complain in one sentence: what was expected, then what came."""
     if not is_valid:
         raise ValueError(f"Expected {name} to be {expected}; got {value!r}.")
 
 
-def is_real(value: Any) -> bool:
+def is_real(value: object) -> bool:
     """Whether a value is a finite number, and no boolean."""
-    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(float(value))
 
 
-def is_int(value: Any) -> bool:
+def is_int(value: object) -> bool:
     """Whether a value is an integer, and no boolean."""
     return isinstance(value, Integral) and not isinstance(value, bool)

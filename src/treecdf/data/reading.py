@@ -243,18 +243,18 @@ def _read(values: NDArray[Any], where: str, kind: str | None) -> Column:
     return numbers
 
 
-def _is_date(value: Any) -> bool:
+def _is_date(value: object) -> bool:
     return isinstance(value, datetime.date | datetime.timedelta | np.datetime64 | np.timedelta64)
 
 
-def _is_gap(value: Any) -> bool:
+def _is_gap(value: object) -> bool:
     """Whether a value is missing: None, NaN, or pandas' NA and NaT."""
     return (
         value is None or type(value).__name__ in ("NAType", "NaTType") or (isinstance(value, Real) and value != value)
     )
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     return isinstance(value, Real | Decimal | np.bool_)
 
 

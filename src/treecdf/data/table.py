@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_array
 
 from treecdf._common.protocols import Frame
-from treecdf._common.typing import Array, Bound, Ints
+from treecdf._common.typing import Array, Bools, Bound, Ints
 from treecdf.data.columns import Column, Covariates
 from treecdf.data.reading import Schema, learn_columns, read_columns
 
@@ -39,7 +39,7 @@ class Table:
     def __len__(self) -> int:
         return len(self.x)
 
-    def take(self, rows: NDArray[Any]) -> Table:
+    def take(self, rows: Ints | Bools) -> Table:
         """The table of some of the rows."""
         return Table(self.x[rows], self.y[rows], self.weight[rows], self.number[rows])
 
@@ -215,7 +215,7 @@ def check_counts(table: Table, min_samples_node: float) -> None:
         )
 
 
-def is_dask(part: Any) -> bool:
+def is_dask(part: object) -> bool:
     """Whether it is a Dask collection."""
     return hasattr(part, "__dask_graph__")
 

@@ -12,13 +12,13 @@ from dask import delayed
 from dask.delayed import Delayed
 from numpy.typing import ArrayLike
 
+from treecdf._common.protocols import Seed
 from treecdf._common.random import as_generator
 from treecdf._common.typing import Array
 from treecdf._common.validation import is_int
 from treecdf.data.table import is_dask
 from treecdf.flows.arguments import (
     Rows,
-    Seed,
     expect_one_outcome,
     interval_levels,
     read_levels,

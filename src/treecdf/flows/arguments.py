@@ -13,17 +13,6 @@ from treecdf._common.validation import check_setting, is_int
 
 # What chooses rows of a distribution: as in an array of one axis.
 Rows: TypeAlias = int | np.integer | slice | Sequence[int] | Sequence[bool] | NDArray[np.integer] | Bools
-# What random numbers come from; None is another state every time.
-Seed: TypeAlias = (
-    int
-    | Sequence[int]
-    | NDArray[np.integer]
-    | np.random.SeedSequence
-    | np.random.BitGenerator
-    | np.random.Generator
-    | np.random.RandomState
-    | None
-)
 
 
 def read_points(y: ArrayLike, n: int, d: int) -> tuple[Array, tuple[int, ...]]:

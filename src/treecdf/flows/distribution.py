@@ -14,11 +14,11 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
+from treecdf._common.protocols import Seed
 from treecdf._common.random import as_generator
 from treecdf._common.typing import Array
 from treecdf.flows.arguments import (
     Rows,
-    Seed,
     expect_one_outcome,
     interval_levels,
     read_levels,

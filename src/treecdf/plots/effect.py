@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
+from treecdf._common.protocols import Seed
 from treecdf._common.random import as_generator
 from treecdf._common.typing import Array
 from treecdf._common.validation import check_setting
-from treecdf.flows.arguments import Seed
 from treecdf.flows.distribution import ConditionalDistribution
 from treecdf.plots._outcomes import Model, choose, outcome_names, predict
 from treecdf.plots._style import BLUE, DENSITY_MAP, axes
