@@ -243,7 +243,7 @@ def test_learners_are_those_of_the_table_or_the_users_own():
         expected = [learner.name for learner in default_learners(700, 5, effort)]
         assert offered(plan(effort=effort), 700, 5) == expected
     own = Polynomial(2)
-    assert plan(base=own).learners(500, 3) == [own]
+    assert plan(base=own).base(500, 3).learners == [own]
     assert offered(plan(base=[Ridge(), own])) == ["Ridge", "quadratic"]
     assert offered(plan(base=(DecisionTreeRegressor(),))) == ["DecisionTreeRegressor"]
 

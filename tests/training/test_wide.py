@@ -74,12 +74,12 @@ def test_the_score_test_of_a_wide_level_has_a_bounded_matrix():
 def test_logistic_nodes_of_a_wide_table_are_those_of_the_screened_columns():
     x, y = wide(100, 300)
     model = TreeFlowRegressor(base="box", stages=[Stage(Logistic(), 1)], max_trees=1, random_state=0)
-    theta = model.fit(x, y).mixture_.tree_flows()[0].blocks[0].theta
+    theta = model.fit(x, y).mixture_.tree_flows()[0].stages[0].theta
     assert theta.shape == (1, 301)
     kept = np.flatnonzero(theta[0, 1:])
     assert len(kept) == SCREENED_FEATURES
     assert {0, 299} <= set(kept)
-    alone = model.fit(x[:, kept], y).mixture_.tree_flows()[0].blocks[0].theta
+    alone = model.fit(x[:, kept], y).mixture_.tree_flows()[0].stages[0].theta
     np.testing.assert_allclose(theta[:, np.r_[0, 1 + kept]], alone, rtol=1e-9)
 
 
