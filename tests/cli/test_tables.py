@@ -314,3 +314,23 @@ def test_fuzzed_tables(tmp_path):
     outcomes, _ = fuzz_tables.run(200, 0, tmp_path)
     assert sum(outcomes.values()) == 200
     assert {fault for _, fault in outcomes} == {"none", *fuzz_tables.FATAL}
+
+
+def test_levels_that_are_numbers_are_the_same_however_they_are_written(tmp_path):
+    (tmp_path / "t.csv").write_text('a\n0.50\n.5\n5e-1\n3.0\n+3\n1e20\n""\n007\n')
+    frame = read_file(tmp_path / "t.csv", lambda names: {"a": Kind.CODE})
+    assert frame["a"].tolist() == ["0.5", "0.5", "0.5", "3", "3", "100000000000000000000", None, "007"]
+    assert kind_of_levels(["0.5", "3", "100000000000000000000"]) is Kind.CODE
+    assert kind_of_levels(["0.50"]) is Kind.TEXT
+
+
+def test_parquet_columns_with_names_that_are_no_text_and_indices(tmp_path, capsys):
+    frame = pd.DataFrame([[1.0, 2.0], [3.0, 4.0]], columns=pd.MultiIndex.from_tuples([("a", 1), ("b", 2)]))
+    frame.to_parquet(tmp_path / "t.parquet")
+    found = read_file(tmp_path / "t.parquet", lambda names: dict.fromkeys(names, Kind.ANY))
+    assert found.to_numpy().tolist() == [[1.0, 2.0], [3.0, 4.0]]
+    named = pd.DataFrame({"x": [1.0, 2.0]}, index=pd.Index(["u", "v"], name="key"))
+    named.to_parquet(tmp_path / "i.parquet")
+    found = read_file(tmp_path / "i.parquet", lambda names: dict.fromkeys(names, Kind.ANY))
+    assert list(found.columns) == ["x"]
+    assert "key" in capsys.readouterr().err

@@ -5,6 +5,7 @@ import tracemalloc
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 
 from treecdf import TreeFlowRegressor, load_model
@@ -276,3 +277,42 @@ def test_names_in_complaints_and_warnings_are_written_out():
         with pytest.raises(ValueError, match=r".") as caught:
             ask()
         assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f]", str(caught.value)), str(caught.value)
+
+
+class ForeignDtype:
+    """As tensors of other libraries have it: a dtype without a kind."""
+
+
+class Tensor:
+    dtype = ForeignDtype()
+
+    def __init__(self, values):
+        self.values, self.shape, self.ndim = values, values.shape, values.ndim
+
+    def __array__(self, dtype=None, copy=None):
+        return np.array(self.values, dtype=dtype)
+
+    def __len__(self):
+        return len(self.values)
+
+
+def test_arrays_of_other_libraries_are_read_as_numbers():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(60, 2))
+    y = x[:, 0] + rng.normal(size=60)
+    model = TreeFlowRegressor(effort="fast", max_trees=2, random_state=0)
+    expected = model.fit(x, y).log_prob(x, y)
+    np.testing.assert_array_equal(model.fit(Tensor(x), y).log_prob(Tensor(x), y), expected)
+    with pytest.raises(ValueError, match="Expected 2D array, got 1D array"):
+        model.fit(pl.Series("a", x[:, 0]), y)
+
+
+def test_weights_beyond_float64_are_refused_or_scaled_wherever_they_come():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(60, 2))
+    y = x[:, 0] + rng.normal(size=60)
+    model = TreeFlowRegressor(effort="fast", max_trees=2, random_state=0)
+    with pytest.raises(ValueError, match="sample weights add up to inf"):
+        model.fit(x, y, X_val=x, y_val=y, sample_weight_val=np.full(60, 1e307))
+    model.fit(x, y)
+    assert model.score(x, y, np.full(60, 1e307)) == pytest.approx(model.score(x, y))

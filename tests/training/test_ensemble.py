@@ -42,7 +42,7 @@ from tests.helpers.sticks import (
     naive_stack,
     small,
 )
-from treecdf import Constant, Logistic, Stage
+from treecdf import Constant, Logistic, Stage, TreeFlowRegressor
 from treecdf.training.ensemble import validation_folds
 
 # Rows set aside
@@ -529,3 +529,11 @@ def test_stacking_finds_the_rotation_of_each_region():
     straight, tilted = model.predict_distribution([[-1.0], [1.0]]).weights
     assert straight[0] > 0.7
     assert tilted[1] > 0.7
+
+
+def test_members_are_trained_by_backends_that_give_all_results_at_once():
+    settings = {"base": "box", "rotations": 2, "max_trees": 2, "random_state": 0}
+    expected = TreeFlowRegressor(**settings).fit(X, Y).log_prob(X, Y)
+    with joblib.parallel_config(backend="multiprocessing"):
+        found = TreeFlowRegressor(n_jobs=2, **settings).fit(X, Y).log_prob(X, Y)
+    np.testing.assert_array_equal(found, expected)

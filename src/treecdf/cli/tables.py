@@ -35,8 +35,8 @@ MISSING = (
 _NUMBER = r"[+-]?(?:(?:0|[1-9][0-9]*)(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
 # Infinity in words: no number that can be used, but no name of a category either.
 _INFINITY = r"[+-]?(?:[iI]nf|INF)(?:inity|INITY)?"
-# A whole number that was written as a fraction, which pandas does in a column with missing values.
-_WHOLE = r"(-?(?:0|[1-9][0-9]*))\.0+"
+# A whole number, which keeps all of its digits.
+_WHOLE = r"-?(?:0|[1-9][0-9]*)"
 # Rows of a CSV file that are Python objects at the same time.
 _BATCH = 8192
 # Names of columns that a message lists.
@@ -55,7 +55,7 @@ class Kind(Enum):
     TEXT = auto()
     """Names of a category's levels, exactly as written."""
     CODE = auto()
-    """Names of a category's levels that are numbers: 3.0 is the level 3, as it is in Python."""
+    """Names of a category's levels that are numbers: 3.0 is the level 3 and 0.50 is 0.5, as they are in Python."""
     LEVELS = auto()
     """A category to be learnt: CODE if every field is a plain number, else TEXT."""
     ANY = auto()
@@ -104,7 +104,7 @@ def check_columns(known: Sequence[str], wanted: Sequence[str]) -> None:
 def kind_of_levels(levels: Sequence[str]) -> Kind:
     """How fields of a category with these levels are read: CODE if all of them are numbers, in their shortest form."""
     known = [level for level in levels if level]
-    are_codes = all(re.fullmatch(_NUMBER, level) and not re.fullmatch(_WHOLE, level) for level in known)
+    are_codes = all(re.fullmatch(_NUMBER, level) and _code(level) == level for level in known)
     return Kind.CODE if known and are_codes else Kind.TEXT
 
 
@@ -255,8 +255,20 @@ def _column(text: pa.ChunkedArray, kind: Kind, place: _Place) -> Array | np.ndar
     if kind in (Kind.NUMBER, Kind.WEIGHT):
         return _numbers(bare, missing, number, kind is Kind.WEIGHT, place)
     if kind is Kind.CODE:
-        text = pc.if_else(number, pc.replace_substring_regex(bare, f"^{_WHOLE}$", r"\1"), text)
-    return _names(pc.if_else(missing, pa.scalar(None, pa.large_string()), text))
+        text = pc.if_else(number, bare, text)
+    names = _names(pc.if_else(missing, pa.scalar(None, pa.large_string()), text))
+    if kind is Kind.CODE:
+        codes = {name: _code(name) for name in set(names.tolist()) if name is not None and re.fullmatch(_NUMBER, name)}
+        names[:] = [codes.get(name, name) for name in names.tolist()]
+    return names
+
+
+def _code(number: str) -> str:
+    """The name of a level that is a plain number, however it is written: the name that the number has in Python."""
+    if re.fullmatch(_WHOLE, number):
+        return str(int(number)) if len(number) < 4000 else number
+    value = float(number)
+    return str(int(value)) if value.is_integer() else str(value)
 
 
 def _all(true: pa.ChunkedArray) -> bool:
@@ -318,12 +330,17 @@ def _read_parquet(path: Path, choose: Choose) -> DataFrame:
     try:
         table = pq.ParquetFile(path).read()
         # Whole numbers with missing values stay whole: as floats, large ones would change.
-        frame = table.to_pandas(integer_object_nulls=True)
+        frame = table.to_pandas(integer_object_nulls=True, ignore_metadata=True)
     except (pa.ArrowException, OSError) as error:
         raise ValueError(f"{path} cannot be read: {error}") from None
-    frame.columns = _names_of_columns(str(path), [str(name) for name in frame.columns])
+    names = _names_of_columns(str(path), [str(name) for name in frame.columns])
+    types = {name: field.type for name, field in zip(names, table.schema, strict=True)}
+    frame.columns = names
+    for index in _indices(table.schema):
+        if not index.startswith("__index_level_"):  # the name of an index without a name
+            print(f"treecdf: {quoted(index)} is the index of the rows of {path}, no column", file=sys.stderr)
+        frame = frame.drop(columns=index)
     kinds = choose(list(frame.columns))
-    types = {str(field.name): field.type for field in table.schema}
     frame = frame[list(kinds)].reset_index(drop=True)
     for name, kind in kinds.items():
         if pa.types.is_nested(types[name]):
@@ -334,3 +351,9 @@ def _read_parquet(path: Path, choose: Choose) -> DataFrame:
         if pa.types.is_integer(types[name]) and frame[name].dtype == object and not is_category:
             frame[name] = frame[name].astype(np.float64)
     return frame
+
+
+def _indices(schema: pa.Schema) -> list[str]:
+    """Names of the columns that pandas wrote as the index of the rows."""
+    written = (schema.pandas_metadata or {}).get("index_columns", [])
+    return [name for name in written if isinstance(name, str)]

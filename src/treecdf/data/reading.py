@@ -198,7 +198,7 @@ def _as_array(X: ArrayLike | Frame) -> NDArray[Any]:
     if isinstance(X, np.ma.MaskedArray):
         kind = np.float64 if X.dtype.kind in "biuf" else object
         return np.ma.filled(X.astype(kind), np.nan)
-    if hasattr(X, "dtype"):
+    if hasattr(getattr(X, "dtype", None), "kind"):
         return X  # type: ignore[return-value]  # scikit-learn's check says what is wrong with it
     try:
         # Objects first: numpy would give every entry as many characters as the longest text has.

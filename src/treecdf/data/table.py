@@ -194,7 +194,7 @@ def check_size(table: Table, atoms: int = 0) -> None:
 
 
 def check_sum_of_weights(total: float) -> None:
-    """Complain about weights of training rows whose sum is too small or too large to compute with."""
+    """Complain about weights whose sum is too small or too large to compute with."""
     if not _SMALLEST_SUM <= total <= _LARGEST_SUM:
         raise ValueError(
             f"The sample weights add up to {total:g}. They count as numbers of rows, so their sum has to be between "

@@ -23,6 +23,7 @@ from treecdf.data.table import (
     check_bounds,
     check_counts,
     check_size,
+    check_sum_of_weights,
     has_repeats,
     learn_table,
     outcome_names,
@@ -130,6 +131,8 @@ def _read_validation(
         return None
     validation = read_table(schema, *given)
     read_outcomes(validation.y, len(bounds))
+    with np.errstate(over="ignore"):
+        check_sum_of_weights(float(validation.weight.sum()))
     check_bounds(validation, bounds, "y_val")
     return validation
 

@@ -159,7 +159,8 @@ class Predictions:
         log_prob = np.asarray(self.log_prob(X, y))
         weight = read_weights(sample_weight, len(log_prob))
         counted = weight > 0  # an impossible outcome of no weight must not count either
-        return float(np.average(log_prob[counted], weights=weight[counted]))
+        relative = weight[counted] / weight.max()  # sums of very large weights overflow
+        return float(np.average(log_prob[counted], weights=relative))
 
     def summary(self) -> str:
         """What was trained and chosen, in words.

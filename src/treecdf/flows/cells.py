@@ -13,7 +13,8 @@ from treecdf.flows.moments import one_sided, root_mean_square
 _TAIL = 1e-4
 # Nodes that stand for all cells beyond, on each side.
 _N_TAIL = 8
-# Rows with more cells take the quadrature of the continuous outcome, rounded: a step is then below 1 % of the spread.
+# Rows with more cells take the quadrature of the continuous outcome, rounded. A step is then below 0.4 % of the range
+# that is counted, but with heavy tails it may still be much of the central half.
 _MOST_CELLS = 256
 
 

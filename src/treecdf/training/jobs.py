@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -69,10 +69,15 @@ class Workers:
         if is_single:
             return iter([run_job(*calls[0], n_threads=n_threads(self.n_jobs), report=self.report)])
         with calls[0][2].stop.children_ignore_interrupts():
-            results: Iterator[Fitted | None] = Parallel(self.n_jobs, return_as="generator")(
-                delayed(run_job)(*call) for call in calls
-            )
-        return results
+            results: Iterable[Fitted | None] = self._parallel()(delayed(run_job)(*call) for call in calls)
+        return iter(results)
+
+    def _parallel(self) -> Parallel:
+        """What runs several jobs; it gives results as they come, where the backend of joblib can do so."""
+        try:
+            return Parallel(self.n_jobs, return_as="generator")
+        except ValueError:
+            return Parallel(self.n_jobs)
 
     def _note(self, result: Fitted | None, number: int, n_jobs: int) -> None:
         if result is not None:
