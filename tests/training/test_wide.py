@@ -91,7 +91,7 @@ def test_importances_of_a_wide_table_find_the_covariates_that_matter(monkeypatch
     assert len(calls) <= 201  # not one for each covariate
     assert set(np.argsort(fitted.feature_importances_)[-2:]) == {0, 599}
     assert fitted.feature_importances_.sum() == pytest.approx(1.0)
-    assert "wide table: of 600 columns" in fitted.summary()
+    assert "wide table: of 600 features" in fitted.summary()
 
 
 def test_a_category_of_many_levels_is_learnt_and_survives_a_file(tmp_path):
@@ -109,3 +109,11 @@ def test_a_category_of_many_levels_is_learnt_and_survives_a_file(tmp_path):
     assert np.array_equal(load_model(path).log_prob(x[:50], y[:50]), fitted.log_prob(x[:50], y[:50]))
     assert fitted.log_prob(x[:1000], y[:1000]).mean() > -2.4  # without the category it were about -2.53
     assert np.isfinite(fitted.log_prob(unknown, y[:50])).all()
+
+
+@pytest.mark.parametrize(("search", "is_noted"), [("score", True), ("middle", False)])
+def test_the_note_goes_by_what_is_searched(search, is_noted):
+    x, y = wide(60, 100)
+    stages = [Stage(Logistic(basis="cubic"), 1)]  # 300 features
+    model = TreeFlowRegressor(base="box", stages=stages, split_search=search, max_trees=1, random_state=0)
+    assert ("wide table: of 300 features" in model.fit(x, y).summary()) is is_noted

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -73,6 +73,8 @@ def fit_table(settings: FitSettings, train: Given, validation: Given | None, che
     checkpoint.begin(settings.shaping(), table, held_out)
     recording, table, held_out = learn_recording(settings, table, held_out, bounds, rng)
     plan = make_plan(settings, len(table), table.x.shape[1], bounds, has_repeats(table.y))
+    recipes = [recipe for recipe in (plan.conditional, *plan.joint.values()) if recipe is not None]
+    recording = replace(recording, notes=recording.notes + notes_on_width(recipes, table.x.shape[1]))
     with _workers(settings, checkpoint) as workers:
         ensemble = fit_ensemble(plan, table, held_out, rng, workers)
     return _state(settings, ensemble, table, rng, {**schema_state(schema), **_recorded(names, recording)})
@@ -83,7 +85,8 @@ def fit_table_in_pieces(settings: FitSettings, pieces: Pieces) -> FittedState:
     rng = as_generator(settings.random_state)
     with _workers(settings, NoCheckpoint()) as workers:
         fitted = fit_pieces(settings, pieces, rng, workers)
-    recording = Recording(None, None, notes(fitted.sample, settings.atoms, settings.resolution))
+    width = notes_on_width([fitted.recipe], fitted.sample.x.shape[1])
+    recording = Recording(None, None, notes(fitted.sample, settings.atoms, settings.resolution) + width)
     attributes = {**schema_state(fitted.schema), **_recorded(fitted.outcome_names, recording)}
     return _state(settings, fitted.ensemble, fitted.sample, rng, attributes)
 
@@ -98,7 +101,6 @@ def _state(
     """The whole fitted state: what is known of the table, the mixture, its history and the importances."""
     mixture, places = ensemble.mixture(), attributes["covariates_"].places()
     attributes |= {
-        "notes_": (*attributes["notes_"], *notes_on_width(table.x.shape[1])),
         "mixture_": mixture,
         "families_": ensemble.families,
         "family_weights_": ensemble.weights,

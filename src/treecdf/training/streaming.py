@@ -18,7 +18,7 @@ from treecdf.training.ensemble import Ensemble, fit_streamed
 from treecdf.training.jobs import Workers
 from treecdf.training.parameters import check_together
 from treecdf.training.plan import streamed_recipe
-from treecdf.training.settings import FitSettings
+from treecdf.training.settings import FitSettings, Recipe
 from treecdf.training.sources.pieces import Opened, PieceReader, Pieces
 from treecdf.training.sources.rows import SAMPLE_ROWS
 
@@ -28,6 +28,7 @@ class StreamedFit:
     """A fitted flow, what was learnt of the columns, and a sample of the rows."""
 
     ensemble: Ensemble
+    recipe: Recipe
     schema: Schema
     outcome_names: tuple[str, ...]
     sample: Table
@@ -53,7 +54,7 @@ def fit_pieces(settings: FitSettings, pieces: Pieces, rng: np.random.Generator, 
 
     recipe, shape = streamed_recipe(settings, bounds), (int(ends[-1]), schema.covariates.width)
     ensemble = fit_streamed(recipe, open_sources, shape, settings.validation_fraction, rng, workers)
-    return StreamedFit(ensemble, schema, names, sample)
+    return StreamedFit(ensemble, recipe, schema, names, sample)
 
 
 def check_streamable(settings: FitSettings) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from treecdf._common.typing import Array, Ints
 from treecdf._kernels.rows import screening_sums
 from treecdf.data.basis import Basis
 from treecdf.training.classifiers.protocol import clipped_share
+from treecdf.training.settings import Recipe
 from treecdf.training.sources.rows import Rows
 
 # Features up to which the score test looks at all of them. It decomposes their scatter matrix at every node, which
@@ -34,12 +37,14 @@ def screen(rows: Rows, cuts: Array, basis: Basis) -> Ints | None:
     return np.sort(np.argsort(-gain, kind="stable")[:SCREENED_FEATURES])
 
 
-def notes_on_width(n_columns: int) -> tuple[str, ...]:
-    """A sentence for the summary of a model of so many columns of numbers, if it was screened."""
-    if n_columns <= UNSCREENED_FEATURES:
+def notes_on_width(recipes: Iterable[Recipe], n_columns: int) -> tuple[str, ...]:
+    """A sentence for the summary of a model of so many columns of numbers, if its search for splits was screened."""
+    searched = [recipe for recipe in recipes if recipe.growth.split_search == "score"]
+    widths = [len(classifier.search_basis(n_columns)) for recipe in searched for classifier, _ in recipe.stages]
+    if max(widths, default=0) <= UNSCREENED_FEATURES:
         return ()
     return (
-        f"wide table: of {n_columns:,} columns the search for splits and linear node classifiers look at the "
+        f"wide table: of {max(widths):,} features the search for splits and linear node classifiers look at the "
         f"{SCREENED_FEATURES} at a time that tell most on their own",
     )
 
