@@ -209,6 +209,8 @@ BAD_PARAMETERS = {
     "weights": ["stack", None, 3, ["equal"], True],
     "regions": [0, -1, 2.5, None, True, "kmeans", [], np.nan, DBSCAN(), KMeans],
     "random_state": ["a", -1, 2.5, [1, 2], True],
+    "margin": [0, -0.1, np.nan, 11, "a", None],
+    "penalty": ["mean", None, True],
     "c0": [0, 1, -0.1, np.nan, "a", None, True],
     "gamma": [-1, np.inf, "a"],
     "eta": [-1, np.nan, None],
@@ -238,11 +240,12 @@ def test_bad_parameter(name, value):
 
 
 GOOD_PARAMETERS = {
-    "base": ["auto", "box", "student"],
+    "base": ["auto", "unconditional", "box", "student"],
     "structure": ["auto", "joint"],
     "effort": ["fast", "default", "best"],
     "rotations": [None, 0, 1, np.int64(2), [np.eye(2)], np.eye(2)[None], (np.eye(2), [[0, 1], [-1, 0]])],
-    "weights": ["equal", "stacked", "likelihood"],
+    "weights": ["equal", "stacked", "likelihood", "mean_likelihood"],
+    "penalty": ["node", "row"],
     "regions": [1, np.int64(3), "hdbscan", KMeans(2, random_state=0), KMeans(2, random_state=0).fit(X)],
 }
 

@@ -5,9 +5,9 @@ import pytest
 from scipy import stats
 
 from tests.helpers.sticks import naive_stack
-from treecdf.flows.weights import likelihood_weights, stacked_weights
+from treecdf.flows.weights import likelihood_weights, mean_likelihood_weights, stacked_weights
 
-RULES = pytest.mark.parametrize("rule", [likelihood_weights, stacked_weights])
+RULES = pytest.mark.parametrize("rule", [likelihood_weights, mean_likelihood_weights, stacked_weights])
 
 
 def test_likelihood_weights_are_the_normalised_products_of_likelihoods():
@@ -18,6 +18,23 @@ def test_likelihood_weights_are_the_normalised_products_of_likelihoods():
         rows = region == k if k < 4 else np.ones(30, bool)
         product = np.prod(density[rows] ** weight[rows, None], axis=0)
         assert found[k] == pytest.approx(product / product.sum(), rel=1e-10)
+
+
+def test_mean_likelihood_weights_are_the_normalised_geometric_means():
+    rng = np.random.default_rng(0)
+    density, weight, region = rng.uniform(0.5, 1.5, (30, 3)), rng.integers(1, 3, 30), rng.integers(0, 4, 30)
+    found = np.exp(mean_likelihood_weights(np.log(density), weight.astype(float), region, 4))
+    for k in range(5):
+        rows = region == k if k < 4 else np.ones(30, bool)
+        mean = np.prod(density[rows] ** (weight[rows, None] / weight[rows].sum()), axis=0)
+        assert found[k] == pytest.approx(mean / mean.sum(), rel=1e-10)
+
+
+def test_a_region_of_rows_without_weight_has_the_overall_weights():
+    log_prob, weight = np.random.default_rng(0).normal(size=(6, 2)), np.array([1.0, 1, 1, 1, 0, 0])
+    for rule in (likelihood_weights, mean_likelihood_weights):
+        found = rule(log_prob, weight, np.array([0, 0, 0, 0, 1, 1]), 2)
+        assert found[1] == pytest.approx(found[-1], abs=1e-12)
 
 
 @RULES

@@ -111,18 +111,17 @@ def test_slip_4_the_classifier_maximises_the_likelihood():
     assert l_bin(-100 * fitted) < l_bin(-10 * fitted) < l_bin(-fitted)
 
 
-def test_slip_5_the_penalty_is_eta_times_the_distance_from_the_middle_without_n():
-    """In a narrow box too, where the distance is that in the cube and not a share of the box."""
+@pytest.mark.parametrize(("penalty", "count"), [("node", 1.0), ("row", 40.0)])
+def test_slip_5_the_penalty_is_eta_times_the_distance_from_the_middle(penalty, count):
+    """Once a node as printed, or once a row; in a narrow box too, where the distance is that in the cube."""
     u = 0.5 + 0.25 * np.random.default_rng(3).random((40, 1))
     source = Rows(np.zeros((40, 1)), u, np.ones(40))
     source.begin_tree(1.0, np.random.default_rng(0))
-    box, fractions = (np.array([[0.5]]), np.array([[0.75]])), np.arange(1, 10) / 10
-    basis = Constant().search_basis(1)
-    free, penalised = (Candidates.collect(source, *box, fractions, eta, basis) for eta in (0.0, 3.0))
-    penalty = (penalised.balance - free.balance)[0, 0]
-    np.testing.assert_allclose(penalty, -3.0 * abs(penalised.cuts[0, 0] - 0.625), atol=1e-12)
-    with_n = -3.0 * 40 * abs(penalised.cuts[0, 0] - 0.625)
-    assert abs(penalty - with_n).max() > 1
+    box, basis = (np.array([[0.5]]), np.array([[0.75]])), Constant().search_basis(1)
+    growths = [Growth(**{**GROWTH, "eta": eta, "penalty": penalty}) for eta in (0.0, 3.0)]
+    free, penalised = (Candidates.collect(source, *box, growth, basis) for growth in growths)
+    found = (penalised.balance - free.balance)[0, 0]
+    np.testing.assert_allclose(found, -3.0 * count * abs(penalised.cuts[0, 0] - 0.625), atol=1e-12)
 
 
 def test_slip_5_the_penalty_decides_between_equal_splits():

@@ -12,7 +12,7 @@ from treecdf._common.typing import Array, Bools
 from treecdf.bases.protocol import Bound, Unconditional
 from treecdf.bases.rotation import Rotation, length_of_constant
 
-_MARGIN = 0.1  # the box is wider than the training range by this share of its length on each side
+MARGIN = 0.1  # the box is wider than the training range by this share of its length on each side
 _TAIL_SHAPE = 4.0  # survival of a tail falls like distance^-4, so that mean and variance exist
 _TAIL_SCALE = 0.5  # length scale of a tail, in widths of the box
 
@@ -32,29 +32,37 @@ class Support(Unconditional):
     rotation: Rotation | None = None
 
     @staticmethod
-    def fit(y: Array, weight: Array, bounds: Sequence[Bound], matrix: Array | None = None) -> Support:
+    def fit(
+        y: Array, weight: Array, bounds: Sequence[Bound], matrix: Array | None = None, margin: float = MARGIN
+    ) -> Support:
         """The box of training outcomes y (n, d); each tail holds mass 1 / (2 (n + 1)), n the sum of the weights.
 
-        With a rotation matrix (d, d) there are no hard bounds.
+        It is wider than the training range by `margin` of its length on each side. With a rotation matrix (d, d) there
+        are no hard bounds.
         """
         rotation = None if matrix is None else Rotation.fit(y, weight, matrix)
         if rotation is not None:
             y = rotation.turn(y)
-        return Support.around(y.min(axis=0), y.max(axis=0), float(weight.sum()), bounds, rotation)
+        return Support.around(y.min(axis=0), y.max(axis=0), float(weight.sum()), bounds, rotation, margin)
 
     @staticmethod
     def around(
-        smallest: Array, largest: Array, weight: float, bounds: Sequence[Bound], rotation: Rotation | None = None
+        smallest: Array,
+        largest: Array,
+        weight: float,
+        bounds: Sequence[Bound],
+        rotation: Rotation | None = None,
+        margin: float = MARGIN,
     ) -> Support:
         """The box around the smallest and largest (rotated) training outcomes (d,), given their total weight."""
         length = largest - smallest
-        margin = np.where(length > 0, _MARGIN * length, length_of_constant(smallest))
+        beyond = np.where(length > 0, margin * length, length_of_constant(smallest))
         lower = np.array([np.nan if low is None else low for low, _ in bounds])
         upper = np.array([np.nan if high is None else high for _, high in bounds])
         tail = 0.5 / (weight + 1)
         return Support(
-            low=np.where(np.isnan(lower), smallest - margin, lower),
-            high=np.where(np.isnan(upper), largest + margin, upper),
+            low=np.where(np.isnan(lower), smallest - beyond, lower),
+            high=np.where(np.isnan(upper), largest + beyond, upper),
             low_tail=np.where(np.isnan(lower), tail, 0.0),
             high_tail=np.where(np.isnan(upper), tail, 0.0),
             rotation=rotation,

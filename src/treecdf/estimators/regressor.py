@@ -13,6 +13,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from treecdf._common.protocols import Seed
+from treecdf.bases.box import MARGIN
 from treecdf.data.table import (
     is_dask,
 )
@@ -23,7 +24,7 @@ from treecdf.persist.checkpoint import Checkpoint, NoCheckpoint
 from treecdf.persist.checks.models import check_fitted, expect
 from treecdf.persist.files import set_fitted, write_model
 from treecdf.training.parameters import read_settings
-from treecdf.training.plan import PAPER_STAGES
+from treecdf.training.plan import PAPER_SETTINGS, PAPER_STAGES
 from treecdf.training.settings import Stage
 from treecdf.training.sources.parquet import ParquetPieces
 
@@ -63,13 +64,16 @@ class TreeFlowRegressor(Predictions, RegressorMixin, BaseEstimator):
     structure : "auto", "chain" or "joint"
         Several outcomes: "chain" factorises p(y1 | x) p(y2 | x, y1) ... into flows of one outcome, "joint" are flows
         of all outcomes at once, "auto" weighs chains and joint flows by the likelihood of rows they did not see.
-    base : "auto", "conditional", "box", "student", a regressor or a list of regressors
+    base : "auto", "conditional", "unconditional", "box", "student", a regressor or a list of regressors
         What comes before the trees. "conditional": a mixture of Student t distributions whose locations, scales and
         weights depend on x, learnt by a stack of regressors and boosted trees, always from predictions of rows left
         out; it is of one outcome, so several need a chain. Your own scikit-learn regressors may take the place of the
         stack. "box": a box around the training range with tails beyond it; "student": a Student t of each outcome;
-        these do not depend on x. "auto": "conditional", except that joint flows have "student", or "box" with
+        these do not depend on x. "unconditional": "box" for one outcome or with bounds, "student" for several. "auto":
+        "conditional", except that joint flows have "student", or "box" with
         bounds, and a table of few rows has no conditional base.
+    margin : float
+        How far the box reaches beyond the training outcomes on each side, as a share of their range.
     stages : list of Stage, default None
         Kinds of trees, one after the other, each with its own early stopping. None: what suits the base.
     bounds : (low, high) or a list of one pair for each outcome, default None
@@ -87,17 +91,19 @@ class TreeFlowRegressor(Predictions, RegressorMixin, BaseEstimator):
         Several outcomes: a mixture of flows, each grown on outcomes that were scaled and rotated. J means J equally
         spaced angles of [0, pi / 2) in every coordinate plane, d (d - 1) / 2 * (J - 1) + 1 flows in all; or orthogonal
         matrices; 0 and None are off.
-    weights : "equal", "stacked" or "likelihood"
+    weights : "equal", "stacked", "likelihood" or "mean_likelihood"
         Of the flows in the mixture. "stacked" maximises the likelihood of validation rows in each region of x;
-        "likelihood" is the paper's product of training likelihoods; "equal" lets every flow set aside other
-        validation rows.
+        "likelihood" is the product of the training likelihoods of a region, as the paper prints it;
+        "mean_likelihood" is their geometric mean; "equal" lets every flow set aside other validation rows.
     regions : int, "hdbscan" or clusterer
-        Partition of the covariates for "stacked" and "likelihood": k-means with so many regions, HDBSCAN, or any
+        Partition of the covariates for weights other than "equal": k-means with so many regions, HDBSCAN, or any
         scikit-learn clusterer with `predict`, fitted or not.
     c0, gamma : float
         Learning rate c0 (1 - log2 volume)^(-gamma) of a node: smaller boxes learn more slowly.
     eta : float
         Penalty of a split's distance from the middle of its box.
+    penalty : "node" or "row"
+        Whether eta counts once in the likelihood of a node, as the paper prints it, or once for each of its rows.
     grid_size : int
         Candidate cuts on each axis of a node.
     min_samples_node : float
@@ -158,6 +164,7 @@ class TreeFlowRegressor(Predictions, RegressorMixin, BaseEstimator):
         effort: str = "default",
         structure: str = "auto",
         base: Any = "auto",
+        margin: float = MARGIN,
         stages: Sequence[Stage] | None = None,
         bounds: Any = None,
         atoms: Any = None,
@@ -169,6 +176,7 @@ class TreeFlowRegressor(Predictions, RegressorMixin, BaseEstimator):
         c0: float = 0.05,
         gamma: float = 0.5,
         eta: float = 0.1,
+        penalty: str = "node",
         grid_size: int = 20,
         min_samples_node: float = 10,
         max_trees: int = 1000,
@@ -185,6 +193,7 @@ class TreeFlowRegressor(Predictions, RegressorMixin, BaseEstimator):
         self.effort = effort
         self.structure = structure
         self.base = base
+        self.margin = margin
         self.stages = stages
         self.bounds = bounds
         self.atoms = atoms
@@ -196,6 +205,7 @@ class TreeFlowRegressor(Predictions, RegressorMixin, BaseEstimator):
         self.c0 = c0
         self.gamma = gamma
         self.eta = eta
+        self.penalty = penalty
         self.grid_size = grid_size
         self.min_samples_node = min_samples_node
         self.max_trees = max_trees
@@ -211,26 +221,28 @@ class TreeFlowRegressor(Predictions, RegressorMixin, BaseEstimator):
 
     @classmethod
     def paper(cls, **overrides: Any) -> Self:
-        """The settings of the paper's experiments with one outcome.
+        """The settings of the paper's experiments.
+
+        Where its text leaves a choice open, the choice is the one that came closest to its figures (ADR 22).
 
         Parameters
         ----------
         **overrides
-            Parameters that differ from the paper's.
+            Parameters that differ from the paper's, such as `rotations=12` for its ensembles.
 
         Returns
         -------
         TreeFlowRegressor
-            Logistic nodes of depth 6, then networks of depth 4, on a box around the outcomes.
+            Logistic nodes of depth 6, then networks of depth 4; one outcome on a narrow box, several on a Student t
+            of each; rotated flows weighed by their training likelihoods in 8 regions of x.
 
         Examples
         --------
         >>> from treecdf import TreeFlowRegressor
-        >>> TreeFlowRegressor.paper(max_trees=50).base
-        'box'
+        >>> TreeFlowRegressor.paper(max_trees=50).weights
+        'mean_likelihood'
         """
-        paper = {"base": "box", "structure": "joint", "stages": list(PAPER_STAGES), "subsample": 1.0}
-        return cls(**{**paper, **overrides})
+        return cls(**{**PAPER_SETTINGS, "stages": list(PAPER_STAGES), **overrides})
 
     def fit(
         self,

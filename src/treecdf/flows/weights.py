@@ -25,14 +25,39 @@ def equal_weights(n_members: int) -> Array:
 
 
 def likelihood_weights(log_prob: Array, weight: Array, region: Ints, n_regions: int) -> Array:
-    """The paper's rule: weights in proportion to the product of the likelihoods of a region's training rows."""
+    """The rule as the paper prints it: in proportion to the product of the likelihoods of a region's training rows."""
+    sums, _ = _sums_by_region(log_prob, weight, region, n_regions)
+    return sums - logsumexp(sums, axis=1, keepdims=True)
+
+
+def mean_likelihood_weights(log_prob: Array, weight: Array, region: Ints, n_regions: int) -> Array:
+    """Weights in proportion to the geometric mean of the likelihoods of a region's training rows.
+
+    The product over hundreds of rows gives one flow all the weight. The paper's table of partitions does not change
+    with them, which fits the mean and not the product (ADR 22).
+    """
+    sums, total = _sums_by_region(log_prob, weight, region, n_regions)
+    means = sums / total[:, None]
+    return means - logsumexp(means, axis=1, keepdims=True)
+
+
+def _sums_by_region(log_prob: Array, weight: Array, region: Ints, n_regions: int) -> tuple[Array, Array]:
+    """Weighted sums (regions + 1, members) of log densities, and the weight (regions + 1,); of all rows where none is.
+
+    A row's log densities are those relative to its best member.
+    """
     log_prob = log_prob - log_prob.max(axis=1, keepdims=True)  # only ratios count, and large sums lose digits
     sums = np.zeros((n_regions + 1, log_prob.shape[1]))
     np.add.at(sums, region, weight[:, None] * log_prob)
-    empty = np.bincount(region, minlength=n_regions + 1) == 0
-    overall = weight @ log_prob
-    sums[empty], sums[-1] = overall, overall
-    return sums - logsumexp(sums, axis=1, keepdims=True)
+    total: Array = np.bincount(region, weight, minlength=n_regions + 1).astype(np.float64)
+    empty = total == 0
+    empty[-1] = True
+    sums[empty], total[empty] = weight @ log_prob, weight.sum()
+    return sums, total
+
+
+# The rules that look at training rows, by the names of TreeFlowRegressor's `weights`.
+TRAINING_RULES = {"likelihood": likelihood_weights, "mean_likelihood": mean_likelihood_weights}
 
 
 def stacked_weights(log_prob: Array, weight: Array, region: Ints, n_regions: int) -> Array:

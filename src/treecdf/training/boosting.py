@@ -53,7 +53,7 @@ def fit_flow(
     if recipe.base == "student":
         base = Student.fit(train.y, train.weight, recipe.rotation)
     else:
-        base = Support.fit(train.y, train.weight, recipe.bounds, recipe.rotation)
+        base = Support.fit(train.y, train.weight, recipe.bounds, recipe.rotation, recipe.margin)
     located = [locate(rows, standardize, base) for rows in (train, validation) if rows is not None]
     return _fit_trees(recipe, standardize, base, [FoldRows(*located)], rng, context)
 
@@ -83,7 +83,8 @@ def _streamed_base(recipe: Recipe, train: Source) -> Base:
         return Student.fit(*(np.concatenate(values) for values in zip(*parts, strict=True)))
     weights = map_tables(train, sum_of_weights)
     smallest, largest = zip(*map_tables(train, ends_of_outcomes), strict=True)
-    return Support.around(np.min(smallest, axis=0), np.max(largest, axis=0), sum(weights), recipe.bounds)
+    ends = np.min(smallest, axis=0), np.max(largest, axis=0)
+    return Support.around(*ends, sum(weights), recipe.bounds, margin=recipe.margin)
 
 
 def fit_conditional_flows(

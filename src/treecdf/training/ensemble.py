@@ -18,7 +18,7 @@ from treecdf.flows.flow import TreeFlow
 from treecdf.flows.mixture import Mixture
 from treecdf.flows.regions import Regions, fit_regions
 from treecdf.flows.results import Family, Fitted, History
-from treecdf.flows.weights import equal_weights, likelihood_weights, maximise, stacked_weights
+from treecdf.flows.weights import TRAINING_RULES, equal_weights, likelihood_weights, maximise, stacked_weights
 from treecdf.training.boosting import LeftOut, fit_conditional_flows, fit_flow, fit_streamed_flow
 from treecdf.training.context import TrainingContext
 from treecdf.training.jobs import Job, Workers
@@ -252,7 +252,7 @@ def _weigh(
     if regions is None:
         return equal_weights(len(flows))
     train, held_out = split(table, validation)
-    rule, rows = likelihood_weights, train
+    rule, rows = TRAINING_RULES.get(plan.weights, likelihood_weights), train
     if plan.weights == "stacked" and held_out is not None:
         rule, rows = stacked_weights, held_out
     log_prob = np.column_stack([flow.forward_and_log_det(rows.y[:, None], rows.x)[1] for flow in flows])

@@ -35,6 +35,14 @@ from treecdf.training.defaults import (
 from treecdf.training.settings import FitSettings, Growth, Recipe, Stage
 
 PAPER_STAGES = (Stage(Logistic(), max_depth=6), Stage(MLP((4, 4), alpha=1e-4, max_iter=1000), max_depth=4))
+PAPER_SETTINGS = {
+    "base": "unconditional",
+    "margin": 0.001,
+    "structure": "joint",
+    "weights": "mean_likelihood",
+    "penalty": "row",
+    "subsample": 1.0,
+}
 JOINT_STAGES = (Stage(Logistic(), max_depth=6), Stage(MLP((4, 4)), max_depth=4))
 TREE_STAGES = (Stage(BoostedTrees(), max_depth=6),)
 SMOOTH_STAGES = (Stage(Logistic(basis="auto"), max_depth=6),)
@@ -44,7 +52,7 @@ STREAMED_STAGES = (Stage(Logistic(), max_depth=6), Stage(BoostedTrees(), max_dep
 CONDITIONAL_STAGES = (Stage(BoostedTrees(rounds=1, max_depth=2), max_depth=4),)
 EFFORTS = ("fast", "default", "best")
 STRUCTURES = ("auto", "chain", "joint")
-BASE_NAMES = ("auto", "conditional", "box", "student")
+BASE_NAMES = ("auto", "conditional", "unconditional", "box", "student")
 
 
 @dataclass(frozen=True)
@@ -57,7 +65,7 @@ class Plan:
     n_folds: int
     joint: Mapping[str, Recipe]  # families of flows of all outcomes at once
     rotations: Sequence[Array | None]  # of their members
-    weights: str  # of their members: "equal", "stacked" or "likelihood"
+    weights: str  # of their members: "equal", "stacked", "likelihood" or "mean_likelihood"
     regions: int | str | Clusterer
     validation_fraction: float
 
@@ -74,6 +82,7 @@ def make_plan(settings: FitSettings, n: int, q: int, bounds: Sequence[Bound], ha
         max_trees=settings.max_trees,
         window=settings.early_stopping_window,
         bounds=tuple(bounds),
+        margin=settings.margin,
     )
     conditional, joint = None, dict[str, Recipe]()
     rotations = rotation_matrices(settings.rotations if d > 1 else None, d)
@@ -111,6 +120,7 @@ def streamed_recipe(settings: FitSettings, bounds: Sequence[Bound]) -> Recipe:
         max_trees=settings.max_trees,
         window=settings.early_stopping_window,
         bounds=tuple(bounds),
+        margin=settings.margin,
         base=_unconditional(settings.base, bounds),
     )
 
@@ -181,7 +191,7 @@ def _is_bounded(bounds: Sequence[Bound]) -> bool:
 
 def _is_conditional(settings: FitSettings, n: int, d: int) -> bool:
     """Whether one-outcome flows on a conditional base are trained."""
-    if settings.base in ("box", "student"):
+    if settings.base in ("unconditional", "box", "student"):
         return False
     if d > 1 and (settings.structure == "joint" or settings.has_rotations):
         return False

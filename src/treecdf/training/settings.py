@@ -11,6 +11,7 @@ import numpy as np
 
 from treecdf._common.protocols import Classifier, Clusterer, Regressor, Seed
 from treecdf._common.typing import Array, Bound
+from treecdf.bases.box import MARGIN
 from treecdf.bases.learners.protocol import Learner
 from treecdf.training.classifiers.protocol import NodeClassifier
 
@@ -48,6 +49,7 @@ class FitSettings:
     structure: str
     base: str | tuple[Regressor | Learner, ...]
     stages: tuple[Stage, ...] | None
+    margin: float
     bounds: Any  # as given; they can be read when the number of outcomes is known
     atoms: Any
     resolution: Any
@@ -58,6 +60,7 @@ class FitSettings:
     c0: float
     gamma: float
     eta: float
+    penalty: str
     grid_size: int
     min_samples_node: float
     max_trees: int
@@ -78,6 +81,7 @@ class FitSettings:
             c0=self.c0,
             gamma=self.gamma,
             eta=self.eta,
+            penalty=self.penalty,
             grid_size=self.grid_size,
             min_samples_node=self.min_samples_node,
             split_search=self.split_search,
@@ -105,6 +109,7 @@ class Recipe:
     bounds: tuple[Bound, ...]
     rotation: Array | None = None  # orthogonal matrix (d, d)
     base: str = "box"  # or "student"
+    margin: float = MARGIN  # of the box
 
 
 @dataclass(frozen=True)
@@ -118,6 +123,7 @@ class Growth:
     min_samples_node: float
     split_search: str
     subsample: float
+    penalty: str = "node"
 
     @property
     def fractions(self) -> Array:

@@ -111,7 +111,7 @@ class Logistic:
         direction, step["slope"] = self._first_step(splits)
         step["value"], step["length"] = -log_lik, 1.0
         trial = point + direction
-        active = splits.has_both.astype(np.int64)
+        active, weight = splits.has_both.astype(np.int64), splits.weight
         while active.any():
             sums = rows.sum(
                 logistic_loss,
@@ -119,9 +119,7 @@ class Logistic:
                 (active, trial),
                 [(k,), (k, n_parameters), (k, n_parameters, n_parameters)],
             )
-            newton_advance(
-                active, step, point, direction, trial, *sums, 1 / self.C, splits.weight, self.tol, self.max_iter
-            )
+            newton_advance(active, step, point, direction, trial, *sums, 1 / self.C, weight, self.tol, self.max_iter)
         fitted = 0.5 / self.C * (point[:, 1:] ** 2).sum(axis=1) - step["value"]
         return NodeFits(self._all_slopes(point, rows, splits), np.where(splits.has_both, fitted, log_lik))
 

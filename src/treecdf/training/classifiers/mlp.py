@@ -78,15 +78,15 @@ class MLP:
         gradient, direction = np.zeros_like(point), np.zeros_like(point)
         steps, changes = np.zeros((2, k, MEMORY, n_parameters))
         hidden = np.array(self.hidden)
-        active = splits.has_both.astype(np.int64)
+        active, weight = splits.has_both.astype(np.int64), splits.weight
         while active.any():
             sums = rows.sum(mlp_loss, "node", (active, trial, hidden), [(k,), (k, n_parameters)])
             lbfgs_advance(
                 active, line, point, gradient, direction, trial, steps, changes,
-                *sums, penalty, splits.weight, self.tol, self.max_iter,
+                *sums, penalty, weight, self.tol, self.max_iter,
             )  # fmt: skip
-        fitted = 0.5 * (point**2) @ penalty - splits.weight * line["value"]
-        return NodeFits(point, np.where(splits.has_both, fitted, share_log_lik(splits.left_weight, splits.weight)))
+        fitted = 0.5 * (point**2) @ penalty - weight * line["value"]
+        return NodeFits(point, np.where(splits.has_both, fitted, share_log_lik(splits.left_weight, weight)))
 
     def _start(self, q: int, splits: Splits, rng: np.random.Generator) -> tuple[Array, Array]:
         """Starting parameters (k, P) and the penalty (P,) of each."""

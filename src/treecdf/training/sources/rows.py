@@ -65,6 +65,9 @@ class Local:
         """Some of `n_blocks` blocks, from number `first` on; by default they are all there are."""
         self._blocks, self._pool = blocks, pool
         self._first, self._n_blocks = first, len(blocks) if n_blocks is None else n_blocks
+        # Small tables are one shard, and ask for sums tens of thousands of times: they need no parts to add up.
+        shards = blocks[0].shards if len(blocks) == 1 and blocks[0].is_in_memory else []
+        self._only_shard = shards[0] if len(shards) == 1 else None
 
     def ask_shards(self, before: Sequence[ShardOperation[None]], last: ShardOperation[R]) -> list[R]:
         """What the last operation returns for each shard, in order."""
@@ -72,7 +75,10 @@ class Local:
 
     def sum_shards(self, before: Sequence[ShardOperation[None]], last: Sums) -> list[PartialSums]:
         """Sums of what the last operation returns for each shard; few consecutive parts that cover all blocks."""
-        outputs = self._map_shards(_one_after_the_other(before, last))
+        task = _one_after_the_other(before, last)
+        if self._only_shard is not None:
+            return [(range(self._first, self._first + 1), task(self._only_shard))]
+        outputs = self._map_shards(task)
         return self._by_halves(add_up(islice(outputs, len(block.shards))) for block in self._blocks)
 
     def sum_blocks(self, before: Sequence[ShardOperation[None]], last: BlockSums) -> list[PartialSums]:
@@ -150,7 +156,7 @@ def add_halves(parts: Iterable[PartialSums], n_blocks: int) -> list[PartialSums]
 
 def sum_of_all(parts: Sequence[PartialSums]) -> list[Array]:
     """The sums over all blocks, from parts that cover them in order."""
-    if len(parts) == 1:  # small tables have one block, and ask for sums tens of thousands of times
+    if len(parts) == 1:
         return parts[0][1]
     ((_, sums),) = add_halves(parts, parts[-1][0].stop)
     return sums
