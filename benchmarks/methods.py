@@ -40,9 +40,9 @@ def _rotated(d: int, **overrides):
     return _paper(rotations=_n_rotations(d), **overrides)
 
 
-def _rotated_in_regions(d: int, weights: str, regions: int | str, random_state: int):
-    """The settings of the paper's comparison of partitions."""
-    return _rotated(d, eta=0.01, weights=weights, regions=regions, random_state=random_state)
+def _weighed(d: int, random_state: int, **how):
+    """The settings of the paper's comparison of partitions, weighed in another way."""
+    return _rotated(d, eta=0.01, random_state=random_state, **how)
 
 
 METHODS = {
@@ -67,19 +67,17 @@ METHODS = {
     "process_base": lambda random_state, d: _on_learners("GaussianProcess", max_trees=0, random_state=random_state),
     "stacked_base": lambda random_state, d: _default(base="conditional", max_trees=0, random_state=random_state),
     "conditional": lambda random_state, d: _default(base="conditional", random_state=random_state),
-    # Mixtures of rotated flows: equal weights, or stacked and likelihood weights in 8 regions
+    # Mixtures of rotated flows, weighed by mean likelihoods in 8 regions, and the same of our own stages
     "rotated": lambda random_state, d: _rotated(d, random_state=random_state),
+    "rotated_equal": lambda random_state, d: _rotated(d, weights="equal", random_state=random_state),
     "rotated_student": lambda random_state, d: _default(rotations=_n_rotations(d), random_state=random_state),
-    "rotated_stacked": lambda random_state, d: _rotated(d, weights="stacked", random_state=random_state),
-    "rotated_likelihood": lambda random_state, d: _rotated(d, weights="likelihood", random_state=random_state),
+    # With a smaller penalty: other regions, and other weights in the same 8
     "rotated_eta01": lambda random_state, d: _rotated(d, eta=0.01, random_state=random_state),
-    "rotated_eta01_stacked": lambda random_state, d: _rotated_in_regions(d, "stacked", 8, random_state),
-    "rotated_eta01_likelihood": lambda random_state, d: _rotated_in_regions(d, "likelihood", 8, random_state),
-    # The same two with other regions
-    "regions4": lambda random_state, d: _rotated_in_regions(d, "stacked", 4, random_state),
-    "regions_hdbscan": lambda random_state, d: _rotated_in_regions(d, "stacked", "hdbscan", random_state),
-    "likelihood4": lambda random_state, d: _rotated_in_regions(d, "likelihood", 4, random_state),
-    "likelihood_hdbscan": lambda random_state, d: _rotated_in_regions(d, "likelihood", "hdbscan", random_state),
+    "regions4": lambda random_state, d: _weighed(d, random_state, regions=4),
+    "regions_hdbscan": lambda random_state, d: _weighed(d, random_state, regions="hdbscan"),
+    "eta01_equal": lambda random_state, d: _weighed(d, random_state, weights="equal"),
+    "eta01_stacked": lambda random_state, d: _weighed(d, random_state, weights="stacked"),
+    "eta01_product": lambda random_state, d: _weighed(d, random_state, weights="likelihood"),
     **PEERS,
 }
 

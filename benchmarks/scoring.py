@@ -42,15 +42,19 @@ def score_regions(run: Run) -> dict:
     """Weigh rotated flows by the rule and in the regions of a method; all methods share the flows of a split."""
     from treecdf.flows.mixture import Mixture
     from treecdf.flows.regions import fit_regions
-    from treecdf.flows.weights import likelihood_weights, stacked_weights
+    from treecdf.flows.weights import TRAINING_RULES, equal_weights, stacked_weights
 
     x_train, y_train, x_test, y_test = prepared(run.dataset, run.split)
     flows, report, log_prob, aside = _rotated_flows(run.dataset, run.split, run.seed)
     wanted = METHODS[run.method](run.seed, y_train.shape[1])
     clock = _Clock()
-    regions = fit_regions(wanted.regions, x_train, np.ones(len(x_train)), np.random.default_rng(run.seed))
-    rule, rows = (stacked_weights, aside) if wanted.weights == "stacked" else (likelihood_weights, ~aside)
-    log_weights = rule(log_prob[rows], np.ones(rows.sum()), regions(x_train[rows]), regions.n_regions)
+    regions, log_weights = None, equal_weights(log_prob.shape[1])
+    if wanted.weights != "equal":
+        regions = fit_regions(wanted.regions, x_train, np.ones(len(x_train)), np.random.default_rng(run.seed))
+        rule, rows = stacked_weights, aside
+        if wanted.weights != "stacked":
+            rule, rows = TRAINING_RULES[wanted.weights], ~aside
+        log_weights = rule(log_prob[rows], np.ones(rows.sum()), regions(x_train[rows]), regions.n_regions)
     fitting = clock.seconds(after=report["seconds"])
     model = copy(flows)
     model.mixture_ = Mixture(flows.mixture_.members, log_weights, regions)

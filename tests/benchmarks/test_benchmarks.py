@@ -312,12 +312,11 @@ def test_methods_are_the_settings_of_their_names():
     found = {name: settings(build(0, 2)) for name, build in METHODS.items()}
     assert len({repr(sorted(one.items())) for one in found.values()}) == len(METHODS)  # one name for one setting
     paper = found["paper"]
-    assert paper.keys() == {"base", "structure", "stages", "subsample"}
+    assert paper.keys() == {"base", "margin", "structure", "stages", "subsample", "penalty", "weights"}
     assert found["rotated"] == paper | {"rotations": 12}
-    assert found["rotated_stacked"] == paper | {"rotations": 12, "weights": "stacked"}
-    assert found["rotated_eta01_likelihood"] == found["rotated_eta01"] | {"weights": "likelihood"}
-    assert found["regions_hdbscan"] == found["rotated_eta01_stacked"] | {"regions": "hdbscan"}
-    assert found["likelihood4"] == found["rotated_eta01_likelihood"] | {"regions": 4}
+    assert found["eta01_product"] == found["rotated_eta01"] | {"weights": "likelihood"}
+    assert found["regions_hdbscan"] == found["rotated_eta01"] | {"regions": "hdbscan"}
+    assert found["regions4"] == found["rotated_eta01"] | {"regions": 4}
     assert found["paper_eta01"] == paper | {"eta": 0.01}
     assert found["c0_1_gamma_1"] == paper | {"c0": 0.1, "gamma": 0.1}
     assert found["treecdf"] == {}
@@ -393,7 +392,7 @@ def test_grid_recorded_sets_get_a_cell_score(sandbox, monkeypatch):
 
 
 @needs_data
-@pytest.mark.parametrize("weights", ["stacked", "likelihood"])
+@pytest.mark.parametrize("weights", ["stacked", "likelihood", "mean_likelihood"])
 def test_regions_weigh_shared_flows_as_the_estimator_does(sandbox, monkeypatch, weights):
     x, y, x_test, y_test = prepared("energy2", 0)
     regions = KMeans(3, n_init=1, random_state=0).fit(x)

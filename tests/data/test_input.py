@@ -245,7 +245,7 @@ GOOD_PARAMETERS = {
     "effort": ["fast", "default", "best"],
     "rotations": [None, 0, 1, np.int64(2), [np.eye(2)], np.eye(2)[None], (np.eye(2), [[0, 1], [-1, 0]])],
     "weights": ["equal", "stacked", "likelihood", "mean_likelihood"],
-    "penalty": ["node", "row"],
+    "penalty": ["auto", "node", "row"],
     "regions": [1, np.int64(3), "hdbscan", KMeans(2, random_state=0), KMeans(2, random_state=0).fit(X)],
 }
 

@@ -143,7 +143,7 @@ def test_paper_settings():
         "validation_fraction": 0.1,
         "subsample": 1.0,
         "bounds": None,
-        "penalty": "row",
+        "penalty": "auto",
         "weights": "mean_likelihood",
         "regions": 8,
     }

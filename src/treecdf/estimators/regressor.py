@@ -102,8 +102,9 @@ class TreeFlowRegressor(Predictions, RegressorMixin, BaseEstimator):
         Learning rate c0 (1 - log2 volume)^(-gamma) of a node: smaller boxes learn more slowly.
     eta : float
         Penalty of a split's distance from the middle of its box.
-    penalty : "node" or "row"
+    penalty : "node", "row" or "auto"
         Whether eta counts once in the likelihood of a node, as the paper prints it, or once for each of its rows.
+        "auto": once a row for one or two outcomes, once a node for more.
     grid_size : int
         Candidate cuts on each axis of a node.
     min_samples_node : float

@@ -31,6 +31,8 @@ FEWEST_ROWS_OF_CONDITIONAL = 40
 SUBSAMPLE = 0.7
 # Rows up to which families of flows on unconditional bases are tried beside the conditional ones, to bound time.
 MOST_ROWS_OF_BOX_FLOWS = 5000
+# Outcomes up to which penalty="auto" counts once a row: Squares .073 for .085, but skillcraft -2.05 for -1.93 (ADR 22).
+MOST_OUTCOMES_OF_ROW_PENALTY = 2
 # Weight of a node of deep trees at least.
 ROWS_OF_DEEP_NODE = 5
 # Rows from which on trees are deeper and finer, networks are tried (ADR 11) and scales are boosted at twice the rate.

@@ -18,7 +18,7 @@ from treecdf.training.settings import FitSettings, Stage
 
 _SEARCHES = ("score", "exhaustive", "middle")
 _WEIGHTS = ("equal", "stacked", "likelihood", "mean_likelihood")
-_PENALTIES = ("node", "row")
+_PENALTIES = ("auto", "node", "row")
 _INTERRUPTS = ("raise", "keep")
 
 
@@ -69,7 +69,7 @@ RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "c0": (lambda v: is_real(v) and 0 < v < 1, "a number between 0 and 1"),
     "gamma": (lambda v: is_real(v) and v >= 0, "a number of at least 0"),
     "eta": (lambda v: is_real(v) and v >= 0, "a number of at least 0"),
-    "penalty": (lambda v: isinstance(v, str) and v in _PENALTIES, "'node' or 'row'"),
+    "penalty": (lambda v: isinstance(v, str) and v in _PENALTIES, "'auto', 'node' or 'row'"),
     "grid_size": (lambda v: is_int(v) and 1 <= v <= 1000, "an integer from 1 to 1000"),
     "min_samples_node": (lambda v: is_real(v) and v >= 1, "a number of at least 1"),
     "max_trees": (lambda v: is_int(v) and v >= 0, "an integer of at least 0"),

@@ -23,6 +23,7 @@ from treecdf.training.defaults import (
     HUGE_ROWS,
     MANY_ROWS,
     MEMBERS,
+    MOST_OUTCOMES_OF_ROW_PENALTY,
     MOST_ROWS_OF_BOX_FLOWS,
     MOST_SMOOTH_COVARIATES,
     ROTATIONS,
@@ -40,7 +41,7 @@ PAPER_SETTINGS = {
     "margin": 0.001,
     "structure": "joint",
     "weights": "mean_likelihood",
-    "penalty": "row",
+    "penalty": "auto",
     "subsample": 1.0,
 }
 JOINT_STAGES = (Stage(Logistic(), max_depth=6), Stage(MLP((4, 4)), max_depth=4))
@@ -78,7 +79,7 @@ def make_plan(settings: FitSettings, n: int, q: int, bounds: Sequence[Bound], ha
     d = len(bounds)
     recipe = Recipe(
         stages=(),
-        growth=settings.growth,
+        growth=_growth(settings, d),
         max_trees=settings.max_trees,
         window=settings.early_stopping_window,
         bounds=tuple(bounds),
@@ -116,7 +117,7 @@ def streamed_recipe(settings: FitSettings, bounds: Sequence[Bound]) -> Recipe:
     is_auto = settings.base == "auto"
     return Recipe(
         stages=_read_stages(settings.stages, STREAMED_STAGES if is_auto else JOINT_STAGES),
-        growth=settings.growth,
+        growth=_growth(settings, len(bounds)),
         max_trees=settings.max_trees,
         window=settings.early_stopping_window,
         bounds=tuple(bounds),
@@ -137,6 +138,13 @@ def _conditional_recipe(settings: FitSettings, recipe: Recipe, n: int) -> Recipe
         growth = replace(conditional.growth, c0=_quick(recipe.growth, 4.0).c0)
         conditional = replace(conditional, growth=growth, max_trees=min(TREES_ON_MANY_ROWS, recipe.max_trees))
     return conditional
+
+
+def _growth(settings: FitSettings, d: int) -> Growth:
+    """How trees are grown on d outcomes."""
+    if settings.penalty != "auto":
+        return settings.growth
+    return replace(settings.growth, penalty="row" if d <= MOST_OUTCOMES_OF_ROW_PENALTY else "node")
 
 
 def _quick(growth: Growth, factor: float = 2.0) -> Growth:
