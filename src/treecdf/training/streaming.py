@@ -60,14 +60,14 @@ def fit_pieces(settings: FitSettings, pieces: Pieces, rng: np.random.Generator, 
 def check_streamable(settings: FitSettings) -> None:
     """Complain about settings that need all rows in memory."""
     wanted = {
-        "base": settings.base in ("auto", "box", "student"),
+        "base": settings.base in ("auto", "unconditional", "box", "student"),
         "structure": settings.structure in ("auto", "joint"),
         "rotations": not settings.has_rotations,
         "atoms": settings.atoms is None,
         "resolution": settings.resolution is None,
         "checkpoint": settings.checkpoint is None,
     }
-    possible = {"base": "'auto', 'box' or 'student'", "structure": "'auto' or 'joint'"}
+    possible = {"base": "'auto', 'unconditional', 'box' or 'student'", "structure": "'auto' or 'joint'"}
     for name, is_possible in wanted.items():
         if not is_possible:
             raise ValueError(
