@@ -10,11 +10,12 @@ from benchmarks.big import run_big
 from benchmarks.datasets import DATASETS
 from benchmarks.figures import write_figures
 from benchmarks.kernels import CASES, run_kernels
+from benchmarks.machine import RESULTS
 from benchmarks.methods import METHODS
 from benchmarks.microbiome import METHODS as MICROBIOME_METHODS
 from benchmarks.microbiome import run_study
 from benchmarks.quick import BASELINE, compare, run_quick, table
-from benchmarks.report import write_reports
+from benchmarks.report import PAGES, write_reports
 from benchmarks.rows import Store, latest, run_all
 from benchmarks.scaling import scaling_runs, score_scaling
 from benchmarks.simulations import SIMULATIONS
@@ -67,8 +68,7 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--retry", action="store_true", help="run failed runs again")
     command = commands.add_parser("report", help="write docs/results/*.md from the stored rows")
     command.set_defaults(command=_report)
-    pages = [*EXPERIMENTS, "scaling", "speed", "microbiome", "big"]
-    command.add_argument("names", nargs="?", type=_list_of(pages), default=pages, metavar="a,b")
+    command.add_argument("names", nargs="?", type=_list_of(PAGES), default=PAGES, metavar="a,b")
     command = commands.add_parser("figures", help="fit the simulations and draw docs/results/*.png")
     command.set_defaults(command=_figures)
     command.add_argument("names", nargs="?", type=_list_of(SIMULATIONS), default=list(SIMULATIONS), metavar="a,b")
@@ -140,7 +140,7 @@ def _microbiome(options) -> int:
 
 
 def _report(options) -> int:
-    written = write_reports(options.names)
+    written = write_reports(options.names, RESULTS)
     print("\n".join(f"docs/results/{name}.md" for name in written) or "no rows yet")
     return 0
 

@@ -1,6 +1,7 @@
 """The figures the paper published: TABLE[method][dataset] = (value, standard error); None where not given."""
 
-Table = dict[str, dict[str, tuple[float, float | None]]]
+Figure = tuple[float, float | None]
+Table = dict[str, dict[str, Figure]]
 
 
 def _table(datasets: str, rows: dict[str, str]) -> Table:
@@ -12,7 +13,7 @@ def _table(datasets: str, rows: dict[str, str]) -> Table:
     }
 
 
-def _figure(text: str) -> tuple[float, float | None]:
+def _figure(text: str) -> Figure:
     value, _, se = text.partition("/")
     return float(value), float(se) if se else None
 

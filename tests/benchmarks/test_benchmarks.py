@@ -346,7 +346,7 @@ def sandbox(tmp_path, monkeypatch):
     """Rows and pages in a temporary directory, tiny models instead of the real ones."""
     for module in (tables, run):
         monkeypatch.setattr(module, "Store", lambda name: Store(name, tmp_path))
-    for module in (report, figures):
+    for module in (cli, figures):
         monkeypatch.setattr(module, "RESULTS", tmp_path)
     for module in (scoring, figures, fits):
         monkeypatch.setattr(module, "METHODS", TINY)
@@ -372,7 +372,7 @@ def test_multivariate_page_shows_all_peers_and_shares_rows(sandbox):
         assert "pit_ks" not in several["metrics"]
         assert "cell_log_lik" not in one["metrics"]
         assert several["settings"]["rotations"] == 2
-    assert report.write_reports(["multivariate", "regions", "c0gamma"]) == ["multivariate", "c0gamma"]
+    assert report.write_reports(["multivariate", "regions", "c0gamma"], sandbox) == ["multivariate", "c0gamma"]
     page = (sandbox / "multivariate.md").read_text()
     for peer in paper_tables.MULTIVARIATE:
         assert f"| paper: {peer} |" in page
@@ -389,7 +389,7 @@ def test_grid_recorded_sets_get_a_cell_score(sandbox, monkeypatch):
     found = [score("multivariate", "temperature", method)["metrics"] for method in TINY]
     assert all(np.isfinite(one["cell_log_lik"]) for one in found)
     assert all(one["cell_log_lik"] != one["log_lik"] for one in found)
-    assert "cell score" in "\n".join(report.experiment_page("multivariate"))
+    assert "cell score" in "\n".join(report.experiment_page("multivariate", sandbox))
 
 
 @needs_data
@@ -418,13 +418,13 @@ def test_regions_weigh_shared_flows_as_the_estimator_does(sandbox, monkeypatch, 
     assert np.isfinite(row["metrics"]["energy_score"])
 
 
-def test_simulations_page_links_the_figures_that_were_drawn(sandbox, capsys):
+def test_simulations_page_links_the_figures_of_the_sets_with_rows(sandbox, capsys):
     assert cli.main(["figures", "squares"]) == 0
     assert capsys.readouterr().out == "docs/results/squares.png\nno rows yet\n"
     assert list(sandbox.iterdir()) == [sandbox / "squares.png"]
     for method in TINY:
         score("simulations", "squares", method)
-    page = "\n".join(report.experiment_page("simulations"))
+    page = "\n".join(report.experiment_page("simulations", sandbox))
     assert "(squares.png)" in page
     assert "(elastic_ring.png)" not in page
     assert "| squares | rotated | 1 |" in page
@@ -464,4 +464,4 @@ def test_ensemble_part_times_every_simulation(sandbox, monkeypatch, capsys):
     assert figure["elastic_ring: 2 fits of the paper's own, one core"] == 2 * 580
     faster = 2 * 580 / row["raw"]["elastic_ring"]["seconds"]
     assert np.isclose(figure["elastic_ring: times faster than these"], faster, rtol=1e-4)
-    assert "| g | squares: SSE of the rotations (one seed) |" in "\n".join(report.speed_page())
+    assert "| g | squares: SSE of the rotations (one seed) |" in "\n".join(report.speed_page(sandbox))
