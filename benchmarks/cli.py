@@ -155,8 +155,8 @@ def _list(options) -> int:
     for name, experiment in EXPERIMENTS.items():
         print(f"{name}: {', '.join(experiment.datasets)} x {', '.join(experiment.methods)}")
     print(f"speed: {', '.join(f'{letter} {part.__name__}' for letter, part in PARTS.items())}\n")
-    print(f"{'set':<12} {'n':>6} {'q':>3} {'d':>2} {'splits':>6}  source")
+    print(f"{'set':<19} {'n':>6} {'q':>3} {'d':>2} {'splits':>6}  source")
     for record in DATASETS.values():
         size = f"{record.n:>6} {record.q:>3} {record.d:>2} {record.n_splits:>6}"
-        print(f"{record.name:<12} {size}  {record.source}")
+        print(f"{record.name:<19} {size}  {record.source}")
     return 0

@@ -51,8 +51,8 @@ ABLATION = _table(
     },
 )
 
-GAMMA = _table(  # protein: "dequantized", in a way the paper does not state
-    "kin8nm boston power concrete protein yacht naval",
+GAMMA = _table(  # the paper does not state how protein was dequantised
+    "kin8nm boston power concrete protein_dequantised yacht naval",
     {
         "gamma=0": "0.99/.01 -2.53/.05 -2.68/.01 -2.78/.05 -2.13/.01 -0.56/.10 6.48/.01",
         "gamma=0.5": "1.05/.01 -2.44/.04 -2.66/.01 -2.72/.04 -2.13/.01 -0.45/.07 6.29/.01",

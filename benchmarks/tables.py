@@ -116,7 +116,7 @@ EXPERIMENTS = {
     "gamma": Experiment(
         title="Constant (gamma = 0) against scale-dependent rates (gamma = 0.5)",
         work=score_table,
-        datasets=("kin8nm", "boston", "power", "concrete", "protein", "yacht", "naval"),
+        datasets=("kin8nm", "boston", "power", "concrete", "protein_dequantised", "yacht", "naval"),
         methods=("gamma0", "paper"),
         splits=20,
         paper=paper_tables.GAMMA,
