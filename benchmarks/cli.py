@@ -7,6 +7,7 @@ from pathlib import Path
 
 from benchmarks.big import METHODS as BIG_METHODS
 from benchmarks.big import run_big
+from benchmarks.complexity import complexity_runs, score_complexity
 from benchmarks.datasets import DATASETS
 from benchmarks.figures import write_figures
 from benchmarks.kernels import CASES, run_kernels
@@ -21,6 +22,12 @@ from benchmarks.scaling import scaling_runs, score_scaling
 from benchmarks.simulations import SIMULATIONS
 from benchmarks.speed.run import PARTS, run_parts
 from benchmarks.tables import EXPERIMENTS, run_experiment
+
+# Timings of synthetic rows: their runs, what a run does, and what the help says
+TIMINGS = {
+    "scaling": (scaling_runs, score_scaling, "seconds of a fit against n d q, and the slope"),
+    "complexity": (complexity_runs, score_complexity, "time of one log density and one draw against n, d, q"),
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -47,9 +54,10 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--jobs", type=int, default=2, metavar="N", help="processes, one thread each")
     command.add_argument("--limit", type=float, default=240.0, metavar="SECONDS", help="of one run")
     command.add_argument("--write-baseline", action="store_true", help="keep these runs as the new baseline")
-    command = commands.add_parser("scaling", help="seconds of a fit against n d q, and the slope")
-    command.set_defaults(command=_scaling)
-    command.add_argument("--limit", type=float, metavar="SECONDS", help="of one run")
+    for name, (runs, work, told) in TIMINGS.items():
+        command = commands.add_parser(name, help=told)
+        command.set_defaults(command=_timings, name=name, runs=runs, work=work)
+        command.add_argument("--limit", type=float, metavar="SECONDS", help="of one run")
     command = commands.add_parser("speed", help="times and memory against their targets")
     command.set_defaults(command=_speed)
     command.add_argument("--parts", type=_list_of(PARTS), default=list(PARTS), metavar="a,b")
@@ -113,10 +121,11 @@ def _quick(options) -> int:
     return int(bool(worse))
 
 
-def _scaling(options) -> int:
-    done = latest(Store("scaling").read())
-    run_all([run for run in scaling_runs() if run not in done], score_scaling, Store("scaling"), limit=options.limit)
-    return _report(argparse.Namespace(names=["scaling"]))
+def _timings(options) -> int:
+    done = latest(Store(options.name).read())
+    runs = [run for run in options.runs() if run not in done]
+    run_all(runs, options.work, Store(options.name), limit=options.limit)
+    return _report(argparse.Namespace(names=[options.name]))
 
 
 def _speed(options) -> int:

@@ -8,6 +8,7 @@ from pathlib import Path
 from benchmarks.against_paper import SCORES, VERDICT_NOTE, count_of_verdicts, figures_in_dots, table_of_runs
 from benchmarks.big_page import big_page
 from benchmarks.comparisons import Groups, Score, fit_seconds, label, markdown_table, side_by_side, win_tie_loss
+from benchmarks.complexity import complexity_page
 from benchmarks.microbiome_page import microbiome_page
 from benchmarks.pictures import draw_dots, draw_pits, draw_times
 from benchmarks.rows import Run
@@ -224,6 +225,7 @@ def speed_page(directory: Path) -> list[str]:
 OTHER_PAGES = {
     "speed": speed_page,
     "scaling": scaling_page,
+    "complexity": complexity_page,
     "microbiome": microbiome_page,
     "big": lambda directory: big_page(),  # has no picture
 }
