@@ -7,12 +7,13 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 
-from benchmarks import cli, pictures, quick, report, rows, scaling, tables
+from benchmarks import cli, complexity, pictures, quick, report, rows, scaling, tables
 from benchmarks.comparisons import Score, compared, figure_of, mean_ranks, side_by_side, verdict, win_tie_loss
 from benchmarks.machine import RESULTS
 from benchmarks.rows import Run, Store
 from benchmarks.simulations import SIMULATIONS
 from benchmarks.tables import EXPERIMENTS
+from treecdf.flows.tree import NODE
 
 LIKELIHOOD = Score("log_lik", "test log-likelihood")
 LOSS = Score("crps", "CRPS", higher_is_better=False)
@@ -223,6 +224,45 @@ def test_scaling_page_has_the_slope(rows_of_libraries):
 def test_scaling_row_is_a_timed_fit():
     found = scaling.score_scaling(Run("300,2,3", 0, scaling.METHOD, 0))
     assert found["seconds"]["fit"] > 0
+
+
+def test_complexity_page_has_the_slopes(tmp_path, monkeypatch):
+    monkeypatch.setattr(complexity, "Store", lambda name: Store(name, tmp_path))
+    assert complexity.complexity_page(tmp_path) == []
+    for run in complexity.complexity_runs():
+        n, d, q = (float(part) for part in run.dataset.split(","))
+        base = {"log_prob_base": 1e-7 * d, "sample_base": 2e-7 * d}
+        trees = {"log_prob": 1e-6 * q + base["log_prob_base"], "sample": 1e-6 * n**0.5 + base["sample_base"]}
+        seconds = base | trees | {"sample_many": 1e-6, "fit_cpu": 1.0}
+        row = asdict(run) | {"seconds": seconds, "metrics": {"nodes_a_tree": 5.5}, "commit": "c"}
+        complexity.Store("complexity").append(row)
+    page = complexity.complexity_page(tmp_path)
+    slopes = [line.strip("| ").split(" | ") for line in page if " to " in line and line.startswith("| ")]
+    rows, outcomes, covariates, networks = (np.array([float(cell.split()[0]) for cell in line[2:]]) for line in slopes)
+    assert np.allclose(rows, [0, 0, 0.5, 0.5, 0], atol=0.01)
+    assert np.allclose(outcomes[[1, 3, 4]], [0, 0, 1])
+    assert np.allclose(covariates[1:], [1, 0, 0, 0])
+    assert np.array_equal(covariates, networks)
+    assert 1 < (tmp_path / "complexity.png").stat().st_size < 150_000
+
+
+def test_complexity_counts_the_nodes_on_the_way():
+    nodes = np.zeros(2, NODE)
+    nodes["cut"], nodes["left"], nodes["right"] = [0.5, 0.2], [1, -1], [-1, -1]
+    nodes["axis"] = [0, 1]
+    u = np.array([[0.1, 0.1], [0.5, 0.9], [0.6, 0.1]])
+    assert complexity._nodes_passed(nodes, u) == 2 + 2 + 1
+    assert complexity._nodes_passed(nodes[:0], u) == 0
+
+
+def test_complexity_row_is_a_timed_flow_of_so_many_trees(monkeypatch):
+    for name, value in {"TREES": 3, "POINTS": 200, "ROUNDS": 2, "FEWEST_ROUNDS": 1}.items():
+        monkeypatch.setattr(complexity, name, value)
+    found = complexity.score_complexity(Run("300,2,3", 0, "logistic_trees", 0))
+    assert found["metrics"]["trees"] == 3
+    assert 2 < found["metrics"]["nodes_a_tree"] <= 6
+    assert set(complexity.TIMES) < set(found["seconds"])
+    assert all(seconds > 0 for seconds in found["seconds"].values())
 
 
 def quick_rows(likelihood=0.0, seconds=1.0, sets=quick.DATASETS):
