@@ -207,20 +207,24 @@ def _reading(sweeps: dict) -> list[str]:
         "What is of order q: asking the classifiers of the nodes. A point passes one node a level, so at most as many "
         "nodes as a tree is deep (6 with logistic nodes, 4 with networks), and each costs one product of length q, or "
         f"the first layer of a network. One covariate more costs {dearer[0]:.0f} ns in the log density and "
-        f"{dearer[1]:.0f} ns in a draw, all {TREES} logistic trees together. The slope is below 1 because the rest of "
-        "a node does not depend on q. Many draws at one row ask each node once, and then hardly depend on q.",
+        f"{dearer[1]:.0f} ns in a draw, all {TREES} logistic trees together. Over all sizes the slope is below 1, "
+        "because the rest of a node does not depend on q; with many covariates the products are nearly all there is, "
+        "and the slope is about 1. Nodes passed get fewer there, as trees stop earlier. Without trees it is the "
+        "reading, checking and standardising of q covariates that takes time; of the largest tables the rows timed "
+        "together no longer fit the processor's caches. Many draws at one row ask each node once, and then hardly "
+        "depend on q.",
         "",
         "What does not depend on d: the way through a tree, because a node looks at one outcome. What does: the d "
         "uniform numbers of a draw, and the base, which brings each of d outcomes into its box before the first tree "
         "or out of it after the last; nothing that reads or writes d numbers can do without a part of order d. The "
         "log density has one more: after every tree all d coordinates are held inside the unit cube. From d = "
         f"{min(by_d)} to {max(by_d)} the log density goes from {density[0]:.1f} to {density[1]:.1f} µs and a draw from "
-        f"{drawn[0]:.1f} to {drawn[1]:.1f} µs. So a claim of O(q) holds for the trees, and that of the whole is "
-        "O(d) + O(q), with a small constant before d.",
+        f"{drawn[0]:.1f} to {drawn[1]:.1f} µs. So O(q), independent of d, holds for the trees; the whole is "
+        "O(d + q), with a small constant before d.",
         "",
         "Training rows n enter by the shape of the trees alone: with more rows more nodes have enough of them to be "
-        f"split, so the way gets longer (from {nodes[0]:.1f} to {nodes[-1]:.1f} nodes a tree), up to the depth that is "
-        "allowed, and the table of nodes gets larger, which the processor's caches feel.",
+        f"split, so the way gets longer, here from {nodes[0]:.2f} to {nodes[-1]:.2f} nodes a tree, up to the depth "
+        "that is allowed.",
         "",
     ]
 
@@ -256,5 +260,5 @@ def draw(sweeps: dict, path: Path) -> None:
     axes[0].set_ylabel("processor microseconds a row")
     lines, words = axes[0].get_legend_handles_labels()
     figure.legend(lines, words, loc="outside lower center", ncols=6, frameon=False, fontsize=9)
-    panels["q"].set_title("network nodes pale", fontsize=9)
+    panels["q"].set_title("pale: network nodes", fontsize=9)
     save(figure, path)
