@@ -7,19 +7,27 @@ from pathlib import Path
 
 from benchmarks.big import METHODS as BIG_METHODS
 from benchmarks.big import run_big
+from benchmarks.complexity import complexity_runs, score_complexity
 from benchmarks.datasets import DATASETS
 from benchmarks.figures import write_figures
 from benchmarks.kernels import CASES, run_kernels
+from benchmarks.machine import RESULTS
 from benchmarks.methods import METHODS
 from benchmarks.microbiome import METHODS as MICROBIOME_METHODS
 from benchmarks.microbiome import run_study
 from benchmarks.quick import BASELINE, compare, run_quick, table
-from benchmarks.report import write_reports
+from benchmarks.report import PAGES, write_reports
 from benchmarks.rows import Store, latest, run_all
 from benchmarks.scaling import scaling_runs, score_scaling
 from benchmarks.simulations import SIMULATIONS
 from benchmarks.speed.run import PARTS, run_parts
 from benchmarks.tables import EXPERIMENTS, run_experiment
+
+# Timings of synthetic rows: their runs, what a run does, and what the help says
+TIMINGS = {
+    "scaling": (scaling_runs, score_scaling, "seconds of a fit against n d q, and the slope"),
+    "complexity": (complexity_runs, score_complexity, "time of one log density and one draw against n, d, q"),
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -46,9 +54,10 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--jobs", type=int, default=2, metavar="N", help="processes, one thread each")
     command.add_argument("--limit", type=float, default=240.0, metavar="SECONDS", help="of one run")
     command.add_argument("--write-baseline", action="store_true", help="keep these runs as the new baseline")
-    command = commands.add_parser("scaling", help="seconds of a fit against n d q, and the slope")
-    command.set_defaults(command=_scaling)
-    command.add_argument("--limit", type=float, metavar="SECONDS", help="of one run")
+    for name, (runs, work, told) in TIMINGS.items():
+        command = commands.add_parser(name, help=told)
+        command.set_defaults(command=_timings, name=name, runs=runs, work=work)
+        command.add_argument("--limit", type=float, metavar="SECONDS", help="of one run")
     command = commands.add_parser("speed", help="times and memory against their targets")
     command.set_defaults(command=_speed)
     command.add_argument("--parts", type=_list_of(PARTS), default=list(PARTS), metavar="a,b")
@@ -67,8 +76,7 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--retry", action="store_true", help="run failed runs again")
     command = commands.add_parser("report", help="write docs/results/*.md from the stored rows")
     command.set_defaults(command=_report)
-    pages = [*EXPERIMENTS, "scaling", "speed", "microbiome", "big"]
-    command.add_argument("names", nargs="?", type=_list_of(pages), default=pages, metavar="a,b")
+    command.add_argument("names", nargs="?", type=_list_of(PAGES), default=PAGES, metavar="a,b")
     command = commands.add_parser("figures", help="fit the simulations and draw docs/results/*.png")
     command.set_defaults(command=_figures)
     command.add_argument("names", nargs="?", type=_list_of(SIMULATIONS), default=list(SIMULATIONS), metavar="a,b")
@@ -113,10 +121,11 @@ def _quick(options) -> int:
     return int(bool(worse))
 
 
-def _scaling(options) -> int:
-    done = latest(Store("scaling").read())
-    run_all([run for run in scaling_runs() if run not in done], score_scaling, Store("scaling"), limit=options.limit)
-    return _report(argparse.Namespace(names=["scaling"]))
+def _timings(options) -> int:
+    done = latest(Store(options.name).read())
+    runs = [run for run in options.runs() if run not in done]
+    run_all(runs, options.work, Store(options.name), limit=options.limit)
+    return _report(argparse.Namespace(names=[options.name]))
 
 
 def _speed(options) -> int:
@@ -140,7 +149,7 @@ def _microbiome(options) -> int:
 
 
 def _report(options) -> int:
-    written = write_reports(options.names)
+    written = write_reports(options.names, RESULTS)
     print("\n".join(f"docs/results/{name}.md" for name in written) or "no rows yet")
     return 0
 
@@ -155,8 +164,8 @@ def _list(options) -> int:
     for name, experiment in EXPERIMENTS.items():
         print(f"{name}: {', '.join(experiment.datasets)} x {', '.join(experiment.methods)}")
     print(f"speed: {', '.join(f'{letter} {part.__name__}' for letter, part in PARTS.items())}\n")
-    print(f"{'set':<12} {'n':>6} {'q':>3} {'d':>2} {'splits':>6}  source")
+    print(f"{'set':<19} {'n':>6} {'q':>3} {'d':>2} {'splits':>6}  source")
     for record in DATASETS.values():
         size = f"{record.n:>6} {record.q:>3} {record.d:>2} {record.n_splits:>6}"
-        print(f"{record.name:<12} {size}  {record.source}")
+        print(f"{record.name:<19} {size}  {record.source}")
     return 0

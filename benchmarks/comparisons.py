@@ -1,12 +1,13 @@
 """Methods side by side: means with the best in bold, ranks, and who wins on how many sets."""
 
+import math
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from benchmarks.paper_tables import Table
+from benchmarks.paper_tables import Figure, Table
 from benchmarks.peers import PEERS
 
 Groups = dict[tuple[str, str], list[dict]]  # rows by set and method
@@ -37,16 +38,34 @@ def fit_seconds(rows: Sequence[dict]) -> float:
     return float(np.mean([row["seconds"].get("fit_cpu", row["seconds"]["fit"]) for row in rows]))
 
 
-def mean_se(values: np.ndarray) -> str:
-    """Mean and standard error as text; the standard error needs two values, all finite."""
-    mean = np.mean(values)
-    digits = ".3f" if 0.01 <= abs(mean) < 1e4 or mean == 0 or not np.isfinite(mean) else ".1e"
+def figure_of(values: np.ndarray) -> Figure:
+    """Mean and standard error; the standard error needs two values, all finite, and is None without them."""
+    mean = float(np.mean(values))
     if len(values) < 2 or not np.isfinite(values).all():
-        return f"{mean:{digits}}"
-    return f"{mean:{digits}} ± {np.std(values, ddof=1) / np.sqrt(len(values)):{digits}}"
+        return mean, None
+    return mean, float(np.std(values, ddof=1) / np.sqrt(len(values)))
 
 
-def published(figure: tuple[float, float | None]) -> str:
+def mean_se(values: np.ndarray) -> str:
+    """Mean and standard error as text."""
+    mean, se = figure_of(values)
+    digits = ".3f" if 0.01 <= abs(mean) < 1e4 or mean == 0 or not np.isfinite(mean) else ".1e"
+    return f"{mean:{digits}}" if se is None else f"{mean:{digits}} ± {se:{digits}}"
+
+
+def compared(ours: Figure, other: Figure, higher_is_better: bool = True) -> str:
+    """ "better" or "worse" where ours differs by more than one standard error of the difference, else "within".
+
+    The errors of the two are independent; a figure without a standard error counts as exact.
+    """
+    error = math.hypot(ours[1] or 0.0, other[1] or 0.0)
+    gain = (ours[0] - other[0]) * (1.0 if higher_is_better else -1.0)
+    if gain > error:
+        return "better"
+    return "worse" if gain < -error else "within"
+
+
+def published(figure: Figure) -> str:
     """A figure of the paper as text."""
     value, se = figure
     return f"{value:g}" if se is None else f"{value:g} ± {se:g}"

@@ -5,7 +5,7 @@ import hashlib
 import io
 import os
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -22,12 +22,16 @@ PHARMBIO = UCI + "pharmbio/SCPRegression (commit c81780e)"
 
 PUBLISHED, SEEDED = "published", "seeded 3:7"  # split rules
 TRAIN_SHARE = 0.3  # of seeded splits
+DEQUANTISING_SEED = 0  # of the noise of a whole table
 TIED = ("parkinsons", "temperature")  # of several outcomes: most rows share all of theirs with another row
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """One table: n rows, q covariates, d outcomes; `resolution` is each outcome's recording grid or None."""
+    """One table: n rows, q covariates, d outcomes; `resolution` is each outcome's recording grid or None.
+
+    `dequantised` names the set of which this one is a copy with noise in place of the recording grid.
+    """
 
     name: str
     file: str
@@ -38,11 +42,12 @@ class Dataset:
     split_rule: str
     n_splits: int
     source: str
+    dequantised: str | None = None
 
     @property
     def sha256(self) -> str:
         """Checksum of the .csv.gz file."""
-        return SHA256[self.name]
+        return SHA256[self.dequantised or self.name]
 
 
 def _univariate(name, file, n, q, step, n_splits=20):
@@ -73,6 +78,10 @@ DATASETS = {
     )
 }
 
+DATASETS["protein_dequantised"] = replace(
+    DATASETS["protein"], name="protein_dequantised", resolution=(None,), dequantised="protein"
+)
+
 SHA256 = {
     "boston": "950c56fadfc3485cafa4fe06473a20b67dd9bbb76902aa4091f62027c13d6fcd",
     "concrete": "ddee5b2e4edb3d57c0c9919a7ea3be1d8faba899349053a4cfc97641cd683ec0",
@@ -94,10 +103,19 @@ SHA256 = {
 def load(name: str) -> tuple[np.ndarray, np.ndarray]:
     """Covariates (n, q) and outcomes (n,) or (n, d) of a set, float64, checked against the registry."""
     record = DATASETS[name]
+    if record.dequantised:
+        x, y = load(record.dequantised)
+        return x, _dequantised(y, np.array(DATASETS[record.dequantised].resolution))
     path = _local(record, ".csv.gz")
     table = _read(record, path) if path else _downloaded(record)["table"]
     x, y = table[:, : record.q].copy(), table[:, record.q :].copy()
     return x, y.ravel() if record.d == 1 else y
+
+
+def _dequantised(y: np.ndarray, step: np.ndarray) -> np.ndarray:
+    """Outcomes plus uniform noise of one recording step: about the outcome, but upwards from 0, the least there is."""
+    noise = np.random.default_rng(DEQUANTISING_SEED).random(y.shape)
+    return y + step * np.where(y == 0, noise, noise - 0.5)
 
 
 def _read(record: Dataset, path: Path) -> np.ndarray:
@@ -113,6 +131,8 @@ def split(name: str, k: int) -> tuple[np.ndarray, np.ndarray]:
     record = DATASETS[name]
     if not 0 <= k < record.n_splits:
         raise ValueError(f"{name} has splits 0 to {record.n_splits - 1}; got {k}")
+    if record.dequantised:
+        return split(record.dequantised, k)
     if record.split_rule == PUBLISHED:
         path = _local(record, ".splits.npz")
         with np.load(path) if path else nullcontext(_downloaded(record)) as published:

@@ -19,13 +19,13 @@ def use_one_thread() -> None:
     os.environ.update(dict.fromkeys(THREAD_VARIABLES, "1"))
 
 
-def seconds_of(call: Callable[[], object], repeats: int = 1) -> float:
-    """Least wall time of `repeats` calls."""
+def seconds_of(call: Callable[[], object], repeats: int = 1, clock: Callable[[], float] = time.perf_counter) -> float:
+    """Least time of `repeats` calls by the clock, which is the wall's unless another is given."""
     times = []
     for _ in range(repeats):
-        start = time.perf_counter()
+        start = clock()
         call()
-        times.append(time.perf_counter() - start)
+        times.append(clock() - start)
     return min(times)
 
 

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.machine import RESULTS
 from benchmarks.microbiome import ALL, HELD_OUT, LABELS, N_FOLDS, N_PERMUTATIONS, NAME, SOURCE, stored
 
 SHOWN = ("treecdf", "paper")  # in the picture and against age
@@ -24,14 +23,13 @@ FIGURES = {
 }
 
 
-def microbiome_page() -> list[str]:
+def microbiome_page(directory: Path) -> list[str]:
     """Lines of the page, none if there are no rows yet; draws the picture beside it."""
     good = {(run.method, run.split): row for run, row in stored().items() if "error" not in row}
     if not good:
         return []
     if all((method, ALL) in good for method in SHOWN):
-        RESULTS.mkdir(parents=True, exist_ok=True)
-        draw({LABELS[method]: good[method, ALL]["details"] for method in SHOWN}, RESULTS / f"{NAME}.png")
+        draw({LABELS[method]: good[method, ALL]["details"] for method in SHOWN}, directory / f"{NAME}.png")
     page = [
         "# Synthetic microbiomes given age",
         "",

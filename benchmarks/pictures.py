@@ -1,15 +1,18 @@
-"""Pictures of a comparison: time against a score, one panel a set, and histograms of PIT values."""
+"""Pictures of a comparison, one panel a set: time against a score, dots with error bars, histograms of PIT values."""
 
 import io
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.comparisons import Groups, Score, fit_seconds, metric
+from benchmarks.comparisons import Groups, Score, compared, fit_seconds, metric
+from benchmarks.paper_tables import Figure, Table
 from benchmarks.peers import PEERS
 
 COLORS = 48  # of the palette; keeps a picture small
 GAP = 0.062  # between the labels of a panel, as a share of its height
+VERDICT_COLORS = {"better": "#1f5fc4", "within": "black", "worse": "#cc2222"}
 
 
 def draw_times(groups: Groups, score: Score, path: Path) -> bool:
@@ -21,7 +24,7 @@ def draw_times(groups: Groups, score: Score, path: Path) -> bool:
             panels.setdefault(dataset, {})[method] = (fit_seconds(rows), float(np.mean(values)))
     if not panels:
         return False
-    plt = _pyplot()
+    plt = pyplot()
     columns = min(3, len(panels))
     lines = -(-len(panels) // columns)
     size = (4.2 * columns, 3.3 * lines)
@@ -33,7 +36,7 @@ def draw_times(groups: Groups, score: Score, path: Path) -> bool:
         axis.axis("off")
     figure.supxlabel("processor seconds of a fit (log scale)")
     figure.supylabel(f"{score.label}, better is up")
-    _save(figure, path)
+    save(figure, path)
     return True
 
 
@@ -65,12 +68,15 @@ def _time_panel(axis, points: dict[str, tuple[float, float]], score: Score) -> N
         text.set_in_layout(False)  # else the layout measures every label again and again
 
 
-def shown_range(values: np.ndarray, higher_is_better: bool) -> tuple[float, float]:
-    """Ends of an axis that a few very bad values, or infinite ones, do not stretch: they are drawn at its bad end."""
+def shown_range(values: np.ndarray, higher_is_better: bool, reach: float = 3.0) -> tuple[float, float]:
+    """Ends of an axis that a few very bad values, or infinite ones, do not stretch: they are drawn at its bad end.
+
+    It goes from the best value `reach` times as far as to the median, or to the worst value if that is nearer.
+    """
     sign = 1.0 if higher_is_better else -1.0
     gains = np.sort(sign * np.asarray(values)[np.isfinite(values)])
     middle = np.median(gains)
-    low = max(gains[0], gains[-1] - 3.0 * max(gains[-1] - middle, 1e-6))
+    low = max(gains[0], gains[-1] - reach * max(gains[-1] - middle, 1e-6))
     margin = 0.08 * max(gains[-1] - low, 1e-6)
     ends = sign * (low - margin), sign * (gains[-1] + margin)
     return min(ends), max(ends)
@@ -91,6 +97,59 @@ def spread(heights: np.ndarray, gap: float) -> np.ndarray:
     return moved
 
 
+def draw_dots(figures: Table, subject: str, path: Path) -> bool:
+    """Means with standard errors, methods down, one panel a set, coloured by how `subject` compares with each of them.
+
+    Higher is better. False, and no picture, where there is nothing of the subject.
+    """
+    datasets = list(figures.get(subject, {}))
+    if not datasets:
+        return False
+    columns = min(4, len(datasets))
+    lines = -(-len(datasets) // columns)
+    size = (2.75 * columns + 1.2, (0.2 * len(figures) + 0.65) * lines + 0.6)
+    canvas, axes = pyplot().subplots(lines, columns, figsize=size, sharey=True, layout="constrained", squeeze=False)
+    for axis, dataset in zip(axes.flat, datasets, strict=False):
+        _dot_panel(axis, [row.get(dataset) for row in figures.values()], list(figures).index(subject))
+        axis.set_title(dataset, fontsize="medium")
+    for axis in axes.flat[len(datasets) :]:
+        axis.axis("off")
+    axes[0, 0].set_ylim(len(figures) - 0.4, -0.6)
+    axes[0, 0].set_yticks(range(len(figures)), figures)
+    for text in (text for axis in axes[:, 0] for text in axis.get_yticklabels()):
+        text.set_weight("bold" if text.get_text().startswith("ours: ") else "normal")
+    dots = [axes[0, 0].plot([], [], "o", color=color, markersize=5)[0] for color in VERDICT_COLORS.values()]
+    words = [f'"{subject}" is {verdict}' for verdict in ("better", "within one standard error", "worse")]
+    canvas.suptitle("Test log-likelihood, mean and standard error; further right is better", fontsize=10)
+    canvas.legend(dots, words, loc="outside lower center", ncols=3, frameon=False, fontsize=9)
+    save(canvas, path)
+    return True
+
+
+def _dot_panel(axis, figures: Sequence[Figure | None], subject: int) -> None:
+    """One line for each figure from top to bottom; those far off are triangles at the edge with their mean."""
+    low, high = shown_range(np.array([one[0] for one in figures if one]), True, reach=2.0)
+    axis.set_xlim(low, high)
+    axis.tick_params(axis="both", labelsize=8, length=0)
+    axis.grid(axis="y", color="0.93", linewidth=0.8)
+    axis.set_axisbelow(True)
+    mean, se = figures[subject]
+    axis.axvspan(mean - (se or 0.0), mean + (se or 0.0), color="0.87", linewidth=0.8)
+    for line, one in enumerate(figures):
+        if one is None:
+            continue
+        color = VERDICT_COLORS[compared(figures[subject], one)]
+        if one[0] < low:
+            axis.plot(low, line, "<", color=color, markersize=5, clip_on=False)
+            place = {"xytext": (6, 0), "textcoords": "offset points", "va": "center"}
+            axis.annotate(
+                f"{one[0]:.3g}".replace("-", "\N{MINUS SIGN}"), (low, line), fontsize=7.5, color=color, **place
+            )
+            continue
+        marker, size = ("D", 5) if line == subject else ("o", 4)
+        axis.errorbar(one[0], line, xerr=one[1], fmt=marker, color=color, markersize=size, elinewidth=1, capsize=1.5)
+
+
 def draw_pits(groups: Groups, path: Path) -> bool:
     """Histograms of PIT values, methods down and sets across, flat where calibrated; False where no row has any."""
     counts = {key: np.sum(found, axis=0) for key, rows in groups.items() if len(found := metric(rows, "pit_counts"))}
@@ -98,7 +157,7 @@ def draw_pits(groups: Groups, path: Path) -> bool:
         return False
     datasets = list(dict.fromkeys(dataset for dataset, _ in counts))
     methods = list(dict.fromkeys(method for _, method in counts))
-    plt = _pyplot()
+    plt = pyplot()
     size = (1.15 * len(datasets) + 1.3, 0.62 * len(methods) + 0.6)
     figure, axes = plt.subplots(len(methods), len(datasets), figsize=size, layout="constrained", squeeze=False)
     for line, method in zip(axes, methods, strict=True):
@@ -107,7 +166,7 @@ def draw_pits(groups: Groups, path: Path) -> bool:
             _pit_panel(axis, counts.get((dataset, method)))
     for axis, dataset in zip(axes[0], datasets, strict=True):
         axis.set_title(dataset, fontsize=8)
-    _save(figure, path)
+    save(figure, path)
     return True
 
 
@@ -125,7 +184,8 @@ def _pit_panel(axis, counts: np.ndarray | None) -> None:
     axis.axhline(1, color="0.3", linewidth=0.6)
 
 
-def _pyplot():
+def pyplot():
+    """matplotlib.pyplot, drawing into files."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -134,13 +194,13 @@ def _pyplot():
     return plt
 
 
-def _save(figure, path: Path) -> None:
+def save(figure, path: Path) -> None:
     """As a PNG of few colours."""
     from PIL import Image
 
     content = io.BytesIO()
     figure.savefig(content, dpi=90, format="png")
-    _pyplot().close(figure)
+    pyplot().close(figure)
     picture = Image.open(content).convert("RGB").quantize(COLORS, method=Image.Quantize.MEDIANCUT)
     path.parent.mkdir(parents=True, exist_ok=True)
     picture.save(path, optimize=True)

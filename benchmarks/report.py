@@ -3,43 +3,21 @@
 from collections import defaultdict
 from collections.abc import Iterable
 from itertools import product
+from pathlib import Path
 
-import numpy as np
-
+from benchmarks.against_paper import SCORES, VERDICT_NOTE, count_of_verdicts, figures_in_dots, table_of_runs
 from benchmarks.big_page import big_page
-from benchmarks.comparisons import (
-    Groups,
-    Score,
-    fit_seconds,
-    label,
-    markdown_table,
-    mean_se,
-    metric,
-    published,
-    side_by_side,
-    win_tie_loss,
-)
-from benchmarks.machine import RESULTS
+from benchmarks.comparisons import Groups, Score, fit_seconds, label, markdown_table, side_by_side, win_tie_loss
+from benchmarks.complexity import complexity_page
 from benchmarks.microbiome_page import microbiome_page
-from benchmarks.pictures import draw_pits, draw_times
+from benchmarks.pictures import draw_dots, draw_pits, draw_times
 from benchmarks.rows import Run
 from benchmarks.scaling import scaling_page
+from benchmarks.simulations import SIMULATIONS
 from benchmarks.speed.run import figure, latest_parts
 from benchmarks.speed.scaling import draw
 from benchmarks.tables import EXPERIMENTS, Experiment, stored
 
-EXTRA_COLUMNS = {
-    "cell_log_lik": "cell score",
-    "sse_exact": "SSE, sampler's law",
-    "crps": "CRPS",
-    "energy_score": "energy score",
-    "coverage_50": "50 % covers",
-    "coverage_90": "90 % covers",
-    "pit_ks": "PIT-KS",
-    "trees": "trees",
-}
-
-SCORES = {"log_lik": "test log-likelihood", "sse": "SSE"}
 LIBRARY_SCORES = (
     Score("log_lik", SCORES["log_lik"]),
     Score("cell_log_lik", "cell score"),
@@ -53,21 +31,24 @@ CELL_NOTE = (
 )
 
 
-def write_reports(names: Iterable[str]) -> list[str]:
-    """Write the pages of those experiments that have rows; returns the names written."""
+COPIED = ("KMN+", "MDN+")  # peers that the paper's authors ran themselves
+
+
+def write_reports(names: Iterable[str], directory: Path) -> list[str]:
+    """Write the pages of those experiments that have rows, and their pictures; returns the names written."""
+    directory.mkdir(parents=True, exist_ok=True)
     written = []
     for name in names:
         page = OTHER_PAGES.get(name)
-        lines = page() if page else experiment_page(name)
+        lines = page(directory) if page else experiment_page(name, directory)
         if lines:
-            RESULTS.mkdir(parents=True, exist_ok=True)
-            (RESULTS / f"{name}.md").write_text("\n".join(lines) + "\n")
+            (directory / f"{name}.md").write_text("\n".join(lines) + "\n")
             written.append(name)
     return written
 
 
-def experiment_page(name: str) -> list[str]:
-    """Lines of an experiment's page, none if it has no rows yet."""
+def experiment_page(name: str, directory: Path) -> list[str]:
+    """Lines of an experiment's page, none if it has no rows yet; draws its pictures into the directory."""
     experiment = EXPERIMENTS[name]
     rows = stored(name)
     good = {run: row for run, row in rows.items() if "error" not in row}
@@ -75,23 +56,20 @@ def experiment_page(name: str) -> list[str]:
         return []
     groups = _by_dataset_and_method(experiment, good)
     better = "higher" if experiment.higher_is_better else "lower"
-    verdicts = (
-        " The verdict compares our mean with the paper's: better, within one of its standard errors, or worse."
-        if experiment.reference
-        else ""
-    )
+    verdicts = f" {VERDICT_NOTE}" if experiment.reference else ""
     note = f" {CELL_NOTE}" if any("cell_log_lik" in row["metrics"] for row in good.values()) else ""
     return [
         f"# {experiment.title}",
         "",
         f"Mean ± standard error over runs, {better} is better; one thread a fit.{verdicts}{note}",
         "",
-        *(_compared_libraries(name, experiment, groups) if experiment.compares_libraries else []),
-        *markdown_table(*_against_paper(experiment, groups)),
+        *(_compared_libraries(name, experiment, groups, directory) if experiment.compares_libraries else []),
+        *markdown_table(*table_of_runs(experiment, groups)),
         "",
-        *_beside_paper(experiment, groups),
-        *_figures(experiment),
+        *_beside_paper(name, experiment, groups, directory),
+        *_figures(groups),
         *_failures(rows),
+        *count_of_verdicts(experiment, groups),
         _made_by(name, experiment, good),
     ]
 
@@ -107,12 +85,36 @@ def _made_by(name: str, experiment: Experiment, rows: dict[Run, dict]) -> str:
     )
 
 
-def _beside_paper(experiment: Experiment, groups: Groups) -> list[str]:
+def _beside_paper(name: str, experiment: Experiment, groups: Groups, directory: Path) -> list[str]:
     """Ours and the paper's methods by set, and who of ours wins where."""
     score = Score(experiment.metric, SCORES.get(experiment.metric, experiment.metric), experiment.higher_is_better)
     if experiment.compares_libraries:
         return []
-    return ["## Beside all methods the paper lists", "", *_score_tables(groups, score, experiment.paper)]
+    heading = "Beside all methods the paper lists" if experiment.paper else "Side by side"
+    return [
+        f"## {heading}",
+        "",
+        *_dots(name, experiment, groups, directory),
+        *_score_tables(groups, score, experiment.paper),
+    ]
+
+
+def _dots(name: str, experiment: Experiment, groups: Groups, directory: Path) -> list[str]:
+    """The picture of our methods `in_dots` among the paper's, and what its colours mean."""
+    if not experiment.in_dots:
+        return []
+    subject = label(experiment.in_dots[0])
+    if not draw_dots(figures_in_dots(groups, experiment), subject, directory / f"{name}.png"):
+        return []
+    return [
+        f"![Ours among the paper's methods]({name}.png)",
+        "",
+        f'Mean and standard error, one panel a set. The diamond and the grey band are "{subject}", our flow with the '
+        "paper's settings. The colour of a method says how that flow compares with it: blue where it is better by "
+        "more than one standard error of the difference, red where it is worse, black otherwise. A triangle at the "
+        "edge is a method further off, with its mean.",
+        "",
+    ]
 
 
 def _score_tables(groups: Groups, score: Score, paper=None) -> list[str]:
@@ -123,6 +125,13 @@ def _score_tables(groups: Groups, score: Score, paper=None) -> list[str]:
         "Best mean in bold; rank 1 is best, over the sets a method has.",
         "",
     ]
+    copied = [name for name in COPIED if name in (paper or {})]
+    if copied:
+        lines += [
+            f"{' and '.join(copied)} stand here with the figures of the paper, whose authors ran both: like all lines "
+            'that begin with "paper:" they are copied and not run here.',
+            "",
+        ]
     header, matrix = win_tie_loss(groups, score)
     if any(cell for line in matrix for cell in line[1:]):
         lines += [
@@ -135,7 +144,7 @@ def _score_tables(groups: Groups, score: Score, paper=None) -> list[str]:
     return lines
 
 
-def _compared_libraries(name: str, experiment: Experiment, groups: Groups) -> list[str]:
+def _compared_libraries(name: str, experiment: Experiment, groups: Groups, directory: Path) -> list[str]:
     """Tables and pictures of each score that ours and the peers have."""
     lines = []
     for score in LIBRARY_SCORES:
@@ -143,10 +152,10 @@ def _compared_libraries(name: str, experiment: Experiment, groups: Groups) -> li
             continue
         paper = experiment.paper if score.key == experiment.metric else None
         lines += [f"## {score.label[0].upper()}{score.label[1:]}", "", *_score_tables(groups, score, paper)]
-        if score.key != "cell_log_lik" and draw_times(groups, score, RESULTS / f"{name}_{score.key}.png"):
+        if score.key != "cell_log_lik" and draw_times(groups, score, directory / f"{name}_{score.key}.png"):
             lines += [f"![Time against {score.label}]({name}_{score.key}.png)", ""]
     lines += ["## Processor seconds of a fit", "", *markdown_table(*_seconds(groups)), ""]
-    if draw_pits(groups, RESULTS / f"{name}_pit.png"):
+    if draw_pits(groups, directory / f"{name}_pit.png"):
         lines += [
             "## Calibration",
             "",
@@ -178,48 +187,15 @@ def _by_dataset_and_method(experiment: Experiment, rows: dict[Run, dict]) -> Gro
     return {key: found[key] for key in product(datasets, methods) if key in found}
 
 
-def _against_paper(experiment: Experiment, groups: Groups) -> tuple[list[str], list[list[str]]]:
-    """One line for every set and method: ours, the paper's and the verdict if it has one, times and calibration."""
-    details = [key for key in EXTRA_COLUMNS if any(key in row["metrics"] for row in _all(groups))]
-    beside = ["paper", "difference", "verdict"] if experiment.reference else []
-    header = ["set", "method", "runs", "ours" if beside else SCORES[experiment.metric], *beside, "fit cpu s"]
-    lines = []
-    for (dataset, method), rows in groups.items():
-        values = metric(rows, experiment.metric)
-        line = [dataset, method, str(len(rows)), mean_se(values) if len(values) else ""]
-        if beside:
-            published_figure = experiment.paper.get(experiment.reference.get(method), {}).get(dataset)
-            line += _compared(experiment, values, published_figure)
-        line.append(f"{fit_seconds(rows):.2f}")
-        lines.append(line + [_mean_or_blank(metric(rows, key)) for key in details])
-    return header + [EXTRA_COLUMNS[key] for key in details], lines
-
-
-def _compared(experiment: Experiment, values: np.ndarray, figure) -> list[str]:
-    """The paper's figure, our difference from it, and the verdict."""
-    if figure is None:
-        return ["", "", ""]
-    value, se = figure
-    difference = float(np.mean(values)) - value
-    gain = difference if experiment.higher_is_better else -difference
-    if gain >= 0:
-        verdict = "better"
-    elif gain >= -(se or 0.0):
-        verdict = "within one s.e."
-    else:
-        verdict = "worse"
-    return [published(figure), f"{difference:+.3f}", verdict]
-
-
-def _figures(experiment: Experiment) -> list[str]:
-    """The pictures of an experiment's sets that `python -m benchmarks figures` has drawn."""
-    drawn = [name for name in experiment.datasets if (RESULTS / f"{name}.png").is_file()]
-    lines = [f"![{name}: truth, one flow and 12 rotations]({name}.png)" for name in drawn]
+def _figures(groups: Groups) -> list[str]:
+    """The pictures of those simulations that have rows; `python -m benchmarks figures` draws them."""
+    names = [name for name in SIMULATIONS if any(name == dataset for dataset, _ in groups)]
+    lines = [f"![{name}: truth, one flow and 12 rotations]({name}.png)" for name in names]
     heading = ["## Densities", "", "One set of rows (seed 0), drawn by `python -m benchmarks figures`.", ""]
-    return [*heading, *(line for image in lines for line in (image, ""))] if drawn else []
+    return [*heading, *(line for image in lines for line in (image, ""))] if names else []
 
 
-def speed_page() -> list[str]:
+def speed_page(directory: Path) -> list[str]:
     """Lines of the speed page; draws the scaling picture beside it."""
     parts = latest_parts()
     if not parts:
@@ -232,14 +208,14 @@ def speed_page() -> list[str]:
     page = [
         "# Speed and memory",
         "",
-        "One thread, in part g two processes. The latest measurement of every part.",
+        "One thread, in part g two processes. The latest measurement of every part. An SSE here is of one seed, to see "
+        "that the fit which was timed is a good one; [the simulations](simulations.md) compare it with the paper.",
         "",
         *markdown_table(["part", "what", "measured", "target", "met", "commit"], lines),
         "",
     ]
     if "c" in parts:
-        RESULTS.mkdir(parents=True, exist_ok=True)
-        draw(parts["c"]["raw"], RESULTS / "scaling.png")
+        draw(parts["c"]["raw"], directory / "scaling.png")
         page += ["![Fit time against n, d and q](scaling.png)", ""]
     timed = [row["seconds"] for row in parts.values() if "seconds" in row]
     took = f" in {sum(timed):.0f} s ({len(timed)} of {len(parts)} parts timed)" if timed else ""
@@ -248,10 +224,12 @@ def speed_page() -> list[str]:
 
 OTHER_PAGES = {
     "speed": speed_page,
-    "scaling": lambda: scaling_page(RESULTS),
+    "scaling": scaling_page,
+    "complexity": complexity_page,
     "microbiome": microbiome_page,
-    "big": big_page,
+    "big": lambda directory: big_page(),  # has no picture
 }
+PAGES = (*EXPERIMENTS, *OTHER_PAGES)
 
 
 def _met(record: dict) -> str:
@@ -273,7 +251,3 @@ def _failures(rows: dict[Run, dict]) -> list[str]:
 
 def _all(groups) -> list[dict]:
     return [row for rows in groups.values() for row in rows]
-
-
-def _mean_or_blank(values: np.ndarray) -> str:
-    return f"{np.mean(values):.3g}" if len(values) else ""

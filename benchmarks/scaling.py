@@ -81,13 +81,13 @@ def products(sizes) -> np.ndarray:
     return np.array([np.prod(size, dtype=float) for size in sizes])
 
 
-def scaling_page(results: Path) -> list[str]:
+def scaling_page(directory: Path) -> list[str]:
     """Lines of the page, none where there are no rows; draws the picture beside it."""
     synthetic, real = synthetic_times(), uci_times()
     if len(synthetic) < 2:
         return []
     steepness = slope(products(synthetic), list(synthetic.values()))
-    draw(synthetic, real, results / "ndq.png")
+    draw(synthetic, real, directory / "ndq.png")
     lines = [f"| {n} | {d} | {q} | {n * d * q:.3g} | {synthetic[n, d, q]:.3g} |" for n, d, q in sorted(synthetic)]
     real_lines = [
         f"| {name} | {size} | {np.prod(size):.3g} | {seconds:.3g} |" for name, (size, seconds) in real.items()

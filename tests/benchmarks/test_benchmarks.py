@@ -68,6 +68,43 @@ def test_cells_are_the_steps_of_the_prepared_grid():
 
 
 @needs_data
+def test_noise_of_one_step_takes_the_place_of_the_grid():
+    (x, y), (x_plain, plain) = load("protein_dequantised"), load("protein")
+    assert np.array_equal(x, x_plain)
+    assert np.array_equal(y, load("protein_dequantised")[1])  # one table for all splits
+    moved, lowest = (y - plain) / 0.001, plain == 0
+    assert lowest.sum() > 100
+    assert np.all((moved[lowest] >= 0) & (moved[lowest] < 1))
+    assert np.all(np.abs(moved[~lowest]) < 0.5 + 1e-9)
+    assert abs(np.std(moved[~lowest]) - 12**-0.5) < 0.005
+    assert len(np.unique(y)) == len(y)
+    for one, other in zip(split("protein_dequantised", 2), split("protein", 2), strict=True):
+        assert np.array_equal(one, other)
+    assert cell("protein_dequantised", 0) is None
+    assert cell("protein", 0) == [0.001]
+
+
+def test_gamma_is_compared_on_dequantised_protein_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr(tables, "Store", lambda name: Store(name, tmp_path))
+    for dataset in ("boston", "protein"):
+        row = asdict(Run(dataset, 0, "paper", 0)) | {"metrics": {"log_lik": 1.0}}
+        tables.Store("univariate").append(row)
+    assert set(tables.stored("gamma")) == {Run("boston", 0, "paper", 0)}
+    wanted = [run for run in EXPERIMENTS["gamma"].runs() if run.dataset.startswith("protein")]
+    assert {(run.dataset, run.method) for run in wanted} == {
+        ("protein_dequantised", method) for method in ("gamma0", "paper")
+    }
+    assert len(wanted) == 2 * 5
+    made = []
+    monkeypatch.setattr(tables, "run_all", lambda runs, *how: made.extend(runs))
+    tables.run_experiment("gamma", EXPERIMENTS["gamma"].runs(splits=1))
+    assert Run("boston", 0, "paper", 0) not in made
+    assert {run.method for run in made if run.dataset == "protein_dequantised"} == {"gamma0", "paper"}
+    assert paper_tables.GAMMA["gamma=0.5"]["protein_dequantised"] == (-2.13, 0.01)
+    assert paper_tables.UNIVARIATE["Ours"]["protein"] == (-2.20, 0.01)
+
+
+@needs_data
 def test_tied_sets_are_those_whose_outcome_vectors_recur():
     several = [name for name, record in DATASETS.items() if record.d > 1]
     recurring = {}
@@ -276,7 +313,7 @@ def test_energy_score_of_one_outcome_is_its_crps():
 SHORT = {
     "bostonHousing": "boston",
     "power-plant": "power",
-    "protein-tertiary-structure (dequantized)": "protein",
+    "protein-tertiary-structure (dequantized)": "protein_dequantised",
     "naval-propulsion-plant": "naval",
 }
 
@@ -345,7 +382,7 @@ def sandbox(tmp_path, monkeypatch):
     """Rows and pages in a temporary directory, tiny models instead of the real ones."""
     for module in (tables, run):
         monkeypatch.setattr(module, "Store", lambda name: Store(name, tmp_path))
-    for module in (report, figures):
+    for module in (cli, figures):
         monkeypatch.setattr(module, "RESULTS", tmp_path)
     for module in (scoring, figures, fits):
         monkeypatch.setattr(module, "METHODS", TINY)
@@ -371,7 +408,7 @@ def test_multivariate_page_shows_all_peers_and_shares_rows(sandbox):
         assert "pit_ks" not in several["metrics"]
         assert "cell_log_lik" not in one["metrics"]
         assert several["settings"]["rotations"] == 2
-    assert report.write_reports(["multivariate", "regions", "c0gamma"]) == ["multivariate", "c0gamma"]
+    assert report.write_reports(["multivariate", "regions", "c0gamma"], sandbox) == ["multivariate", "c0gamma"]
     page = (sandbox / "multivariate.md").read_text()
     for peer in paper_tables.MULTIVARIATE:
         assert f"| paper: {peer} |" in page
@@ -388,7 +425,7 @@ def test_grid_recorded_sets_get_a_cell_score(sandbox, monkeypatch):
     found = [score("multivariate", "temperature", method)["metrics"] for method in TINY]
     assert all(np.isfinite(one["cell_log_lik"]) for one in found)
     assert all(one["cell_log_lik"] != one["log_lik"] for one in found)
-    assert "cell score" in "\n".join(report.experiment_page("multivariate"))
+    assert "cell score" in "\n".join(report.experiment_page("multivariate", sandbox))
 
 
 @needs_data
@@ -417,13 +454,13 @@ def test_regions_weigh_shared_flows_as_the_estimator_does(sandbox, monkeypatch, 
     assert np.isfinite(row["metrics"]["energy_score"])
 
 
-def test_simulations_page_links_the_figures_that_were_drawn(sandbox, capsys):
+def test_simulations_page_links_the_figures_of_the_sets_with_rows(sandbox, capsys):
     assert cli.main(["figures", "squares"]) == 0
     assert capsys.readouterr().out == "docs/results/squares.png\nno rows yet\n"
     assert list(sandbox.iterdir()) == [sandbox / "squares.png"]
     for method in TINY:
         score("simulations", "squares", method)
-    page = "\n".join(report.experiment_page("simulations"))
+    page = "\n".join(report.experiment_page("simulations", sandbox))
     assert "(squares.png)" in page
     assert "(elastic_ring.png)" not in page
     assert "| squares | rotated | 1 |" in page
@@ -463,4 +500,4 @@ def test_ensemble_part_times_every_simulation(sandbox, monkeypatch, capsys):
     assert figure["elastic_ring: 2 fits of the paper's own, one core"] == 2 * 580
     faster = 2 * 580 / row["raw"]["elastic_ring"]["seconds"]
     assert np.isclose(figure["elastic_ring: times faster than these"], faster, rtol=1e-4)
-    assert "| g | squares: SSE of the rotations (one seed) |" in "\n".join(report.speed_page())
+    assert "| g | squares: SSE of the rotations (one seed) |" in "\n".join(report.speed_page(sandbox))

@@ -1,15 +1,19 @@
 """Comparisons, pictures, the quick check, scaling and time limits of the benchmarks, on rows made up here."""
 
+import re
 import time
 from dataclasses import asdict
 
 import numpy as np
 import pytest
 
-from benchmarks import cli, pictures, quick, report, rows, scaling, tables
-from benchmarks.comparisons import Score, mean_ranks, side_by_side, verdict, win_tie_loss
+from benchmarks import cli, complexity, pictures, quick, report, rows, scaling, tables
+from benchmarks.comparisons import Score, compared, figure_of, mean_ranks, side_by_side, verdict, win_tie_loss
+from benchmarks.machine import RESULTS
 from benchmarks.rows import Run, Store
+from benchmarks.simulations import SIMULATIONS
 from benchmarks.tables import EXPERIMENTS
+from treecdf.flows.tree import NODE
 
 LIKELIHOOD = Score("log_lik", "test log-likelihood")
 LOSS = Score("crps", "CRPS", higher_is_better=False)
@@ -87,11 +91,93 @@ def test_labels_are_spread_and_bad_values_do_not_stretch_the_axis():
     assert 2 < high < 10
 
 
+@pytest.mark.parametrize(
+    ("values", "theirs", "higher_is_better", "expected"),
+    [
+        ([1.02, 1.04], (1.0, 0.05), True, "within"),  # above, by less than either error
+        ([0.96, 0.98], (1.0, 0.05), True, "within"),
+        ([1.0, 1.2], (1.0, 0.05), True, "within"),  # above by more than the paper's error, less than both together
+        ([0.8, 1.0], (1.0, 0.05), True, "within"),
+        ([1.1, 1.14], (1.0, 0.05), True, "better"),
+        ([0.86, 0.9], (1.0, 0.05), True, "worse"),
+        ([0.86, 0.9], (1.0, 0.05), False, "better"),
+        ([1.1, 1.14], (1.0, 0.05), False, "worse"),
+        ([1.04], (1.0, 0.05), True, "within"),  # one run: the paper's error alone
+        ([1.06], (1.0, 0.05), True, "better"),
+        ([0.94], (1.0, 0.05), True, "worse"),
+        ([0.98, 1.2], (1.0, None), True, "within"),  # our error alone
+        ([1.1, 1.12], (1.0, None), True, "better"),
+        ([-np.inf, 1.0], (1.0, 0.05), True, "worse"),
+    ],
+)
+def test_verdicts_are_symmetric(values, theirs, higher_is_better, expected):
+    assert compared(figure_of(np.array(values)), theirs, higher_is_better) == expected
+    opposite = {"better": "worse", "worse": "better", "within": "within"}[expected]
+    assert compared(theirs, figure_of(np.array(values)), higher_is_better) == opposite
+
+
+def test_page_counts_the_verdicts_of_a_method(tmp_path, monkeypatch):
+    monkeypatch.setattr(tables, "Store", lambda name: Store(name, tmp_path))
+    told = {"boston": [-2.44, -2.42], "concrete": [-2.5, -2.52], "energy": [-0.9, -0.92], "naval": [6.29]}
+    for dataset, values in told.items():  # the paper has -2.44, -2.72, -0.72, 6.29
+        for one in series("paper", values, dataset) + series("nsf", values, dataset):
+            tables.Store("univariate").append(one)
+    page = report.experiment_page("univariate", tmp_path)
+    cells = [line.split(" | ") for line in page]
+    verdicts = [line[6] for line in cells if len(line) > 6 and line[1] == "paper"]
+    assert verdicts == ["within", "better", "worse", "within"]
+    assert [line for line in page if " cells" in line] == [
+        '- `paper` against "Ours": 1 better, 2 within, 1 worse of 4 cells'
+    ]
+    assert "KMN+ and MDN+ stand here with the figures of the paper" in "\n".join(page)
+
+
+def test_dots_are_drawn_of_sets_that_the_subject_has(tmp_path):
+    figures = {
+        "ours: paper": {"yacht": (1.0, 0.1), "wine": (2.0, None)},
+        "paper: A": {"yacht": (-90.0, 0.1), "boston": (1.0, None)},
+        "paper: B": {"yacht": (1.1, 0.1), "wine": (-3.0, None)},
+    }
+    assert not pictures.draw_dots(figures, "ours: treecdf", tmp_path / "none.png")
+    assert not list(tmp_path.iterdir())
+    assert pictures.draw_dots(figures, "ours: paper", tmp_path / "dots.png")
+    assert 5_000 < (tmp_path / "dots.png").stat().st_size < 150_000
+    axis = pictures.pyplot().figure().subplots()
+    pictures._dot_panel(axis, [figures[name]["yacht"] for name in figures], 0)
+    assert [text.get_text() for text in axis.texts] == ["\N{MINUS SIGN}90"]
+    assert [line.get_color() for line in axis.lines if line.get_marker() in "<oD"] == [
+        pictures.VERDICT_COLORS[verdict] for verdict in ("within", "better", "within")
+    ]
+    pictures.pyplot().close("all")
+
+
+# The committed pages
+
+
+@pytest.mark.parametrize("name", report.PAGES)
+def test_committed_page_is_made_of_the_committed_rows_alone(name, tmp_path):
+    written = report.write_reports([name], tmp_path)
+    committed = RESULTS / f"{name}.md"
+    assert bool(written) == committed.exists()
+    if written:
+        page = (tmp_path / committed.name).read_text()
+        assert page == committed.read_text(), f"run `python -m benchmarks report {name}`"
+        linked = set(re.findall(r"\]\((\w+\.png)\)", page)) - {f"{simulation}.png" for simulation in SIMULATIONS}
+        assert {path.name for path in tmp_path.glob("*.png")} == linked
+
+
+def test_every_committed_result_belongs_to_a_page():
+    assert {path.stem for path in RESULTS.glob("*.md")} <= set(report.PAGES)
+    pages = "".join(path.read_text() for path in RESULTS.glob("*.md"))
+    for picture in RESULTS.glob("*.png"):
+        assert f"({picture.name})" in pages
+        assert picture.stat().st_size < 500_000
+
+
 @pytest.fixture
 def rows_of_libraries(tmp_path, monkeypatch):
     for module in (tables, scaling):
         monkeypatch.setattr(module, "Store", lambda name: Store(name, tmp_path))
-    monkeypatch.setattr(report, "RESULTS", tmp_path)
     rng = np.random.default_rng(0)
     for dataset in ("yacht", "boston"):
         for k in range(3):
@@ -107,7 +193,7 @@ def rows_of_libraries(tmp_path, monkeypatch):
 
 
 def test_page_of_libraries_has_tables_and_small_pictures(rows_of_libraries):
-    assert report.write_reports(["peers"]) == ["peers"]
+    assert report.write_reports(["peers"], rows_of_libraries) == ["peers"]
     page = (rows_of_libraries / "peers.md").read_text()
     for name in ("peers_log_lik", "peers_crps", "peers_pit"):
         assert f"({name}.png)" in page
@@ -130,7 +216,7 @@ def test_scaling_page_has_the_slope(rows_of_libraries):
             asdict(run) | {"seconds": {"fit_cpu": 1e-6 * ndq**0.7, "fit": 1.0}, "metrics": {}}
         )
     assert len({run.dataset for run in scaling.scaling_runs()}) == len(scaling.SIZES)
-    assert report.write_reports(["scaling"]) == ["scaling"]
+    assert report.write_reports(["scaling"], rows_of_libraries) == ["scaling"]
     assert "**0.70** (target: at most 1.1, met)" in (rows_of_libraries / "scaling.md").read_text()
     assert (rows_of_libraries / "ndq.png").stat().st_size < 150_000
 
@@ -138,6 +224,45 @@ def test_scaling_page_has_the_slope(rows_of_libraries):
 def test_scaling_row_is_a_timed_fit():
     found = scaling.score_scaling(Run("300,2,3", 0, scaling.METHOD, 0))
     assert found["seconds"]["fit"] > 0
+
+
+def test_complexity_page_has_the_slopes(tmp_path, monkeypatch):
+    monkeypatch.setattr(complexity, "Store", lambda name: Store(name, tmp_path))
+    assert complexity.complexity_page(tmp_path) == []
+    for run in complexity.complexity_runs():
+        n, d, q = (float(part) for part in run.dataset.split(","))
+        base = {"log_prob_base": 1e-7 * d, "sample_base": 2e-7 * d}
+        trees = {"log_prob": 1e-6 * q + base["log_prob_base"], "sample": 1e-6 * n**0.5 + base["sample_base"]}
+        seconds = base | trees | {"sample_many": 1e-6, "fit_cpu": 1.0}
+        row = asdict(run) | {"seconds": seconds, "metrics": {"nodes_a_tree": 5.5}, "commit": "c"}
+        complexity.Store("complexity").append(row)
+    page = complexity.complexity_page(tmp_path)
+    slopes = [line.strip("| ").split(" | ") for line in page if " to " in line and line.startswith("| ")]
+    rows, outcomes, covariates, networks = (np.array([float(cell.split()[0]) for cell in line[2:]]) for line in slopes)
+    assert np.allclose(rows, [0, 0, 0.5, 0.5, 0], atol=0.01)
+    assert np.allclose(outcomes[[1, 3, 4]], [0, 0, 1])
+    assert np.allclose(covariates[1:], [1, 0, 0, 0])
+    assert np.array_equal(covariates, networks)
+    assert 1 < (tmp_path / "complexity.png").stat().st_size < 150_000
+
+
+def test_complexity_counts_the_nodes_on_the_way():
+    nodes = np.zeros(2, NODE)
+    nodes["cut"], nodes["left"], nodes["right"] = [0.5, 0.2], [1, -1], [-1, -1]
+    nodes["axis"] = [0, 1]
+    u = np.array([[0.1, 0.1], [0.5, 0.9], [0.6, 0.1]])
+    assert complexity._nodes_passed(nodes, u) == 2 + 2 + 1
+    assert complexity._nodes_passed(nodes[:0], u) == 0
+
+
+def test_complexity_row_is_a_timed_flow_of_so_many_trees(monkeypatch):
+    for name, value in {"TREES": 3, "POINTS": 200, "ROUNDS": 2, "FEWEST_ROUNDS": 1}.items():
+        monkeypatch.setattr(complexity, name, value)
+    found = complexity.score_complexity(Run("300,2,3", 0, "logistic_trees", 0))
+    assert found["metrics"]["trees"] == 3
+    assert 2 < found["metrics"]["nodes_a_tree"] <= 6
+    assert set(complexity.TIMES) < set(found["seconds"])
+    assert all(seconds > 0 for seconds in found["seconds"].values())
 
 
 def quick_rows(likelihood=0.0, seconds=1.0, sets=quick.DATASETS):

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import yaml
 
 from treecdf import TreeFlowRegressor
 
@@ -94,3 +95,11 @@ def test_pages_link_to_files_that_exist():
     for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]:
         for target in re.findall(r"\]\((?!http)([^)#]+)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_every_page_of_results_is_in_the_navigation():
+    (results,) = [
+        entry["Results"] for entry in yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"] if "Results" in entry
+    ]
+    listed = [page for entry in results for page in entry.values()]
+    assert sorted(listed) == sorted(f"results/{page.name}" for page in (ROOT / "docs/results").glob("*.md"))
