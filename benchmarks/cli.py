@@ -15,6 +15,7 @@ from benchmarks.machine import RESULTS
 from benchmarks.methods import METHODS
 from benchmarks.microbiome import METHODS as MICROBIOME_METHODS
 from benchmarks.microbiome import run_study
+from benchmarks.paper_page import write_paper_page
 from benchmarks.quick import BASELINE, compare, run_quick, table
 from benchmarks.report import PAGES, write_reports
 from benchmarks.rows import Store, latest, run_all
@@ -150,6 +151,7 @@ def _microbiome(options) -> int:
 
 def _report(options) -> int:
     written = write_reports(options.names, RESULTS)
+    write_paper_page(RESULTS.parent / "paper.md")
     print("\n".join(f"docs/results/{name}.md" for name in written) or "no rows yet")
     return 0
 

@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Iterable
-from itertools import product
 from pathlib import Path
 
 from benchmarks.against_paper import SCORES, VERDICT_NOTE, count_of_verdicts, figures_in_dots, table_of_runs
@@ -16,7 +15,7 @@ from benchmarks.scaling import scaling_page
 from benchmarks.simulations import SIMULATIONS
 from benchmarks.speed.run import figure, latest_parts
 from benchmarks.speed.scaling import draw
-from benchmarks.tables import EXPERIMENTS, Experiment, stored
+from benchmarks.tables import EXPERIMENTS, Experiment, groups_of, stored
 
 LIBRARY_SCORES = (
     Score("log_lik", SCORES["log_lik"]),
@@ -54,7 +53,7 @@ def experiment_page(name: str, directory: Path) -> list[str]:
     good = {run: row for run, row in rows.items() if "error" not in row}
     if not good:
         return []
-    groups = _by_dataset_and_method(experiment, good)
+    groups = groups_of(name)
     better = "higher" if experiment.higher_is_better else "lower"
     verdicts = f" {VERDICT_NOTE}" if experiment.reference else ""
     note = f" {CELL_NOTE}" if any("cell_log_lik" in row["metrics"] for row in good.values()) else ""
@@ -175,16 +174,6 @@ def _seconds(groups: Groups) -> tuple[list[str], list[list[str]]]:
         found[label(method)][dataset] = f"{fit_seconds(rows):.3g}"
     datasets = list(dict.fromkeys(dataset for dataset, _ in groups))
     return ["method", *datasets], [[name, *(row.get(one, "") for one in datasets)] for name, row in found.items()]
-
-
-def _by_dataset_and_method(experiment: Experiment, rows: dict[Run, dict]) -> Groups:
-    found = defaultdict(list)
-    for run, row in rows.items():
-        found[run.dataset, run.method].append(row)
-    # In the experiment's order; sets and methods that were asked for besides come last.
-    datasets = dict.fromkeys([*experiment.datasets, *(dataset for dataset, _ in found)])
-    methods = dict.fromkeys([*experiment.methods, *(method for _, method in found)])
-    return {key: found[key] for key in product(datasets, methods) if key in found}
 
 
 def _figures(groups: Groups) -> list[str]:

@@ -1,9 +1,12 @@
 """The experiments as data: sets, methods and splits of each table, and the paper's table it stands beside."""
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 
 from benchmarks import paper_tables
+from benchmarks.comparisons import Groups
 from benchmarks.datasets import DATASETS
 from benchmarks.peers import PEERS, PEERS_OF_SEVERAL
 from benchmarks.rows import Run, Store, Work, latest, run_all
@@ -48,8 +51,12 @@ class Experiment:
             for k in range(splits or self.splits)
             for dataset in datasets or self.datasets
             for method in methods or self.methods
-            if dataset in SIMULATIONS or k < DATASETS[dataset].n_splits
+            if k < self.n_runs(dataset)
         ]
+
+    def n_runs(self, dataset: str) -> int:
+        """Runs of one method on a set."""
+        return self.splits if dataset in SIMULATIONS else min(self.splits, DATASETS[dataset].n_splits)
 
 
 EXPERIMENTS = {
@@ -204,6 +211,20 @@ def stored(name: str) -> dict[Run, dict]:
     wanted = set(experiment.runs())
     shared = latest(row for other in experiment.shares for row in Store(other).read())
     return {run: row for run, row in shared.items() if run in wanted} | latest(Store(name).read())
+
+
+def groups_of(name: str) -> Groups:
+    """The rows of an experiment that did not fail, by set and method.
+
+    They are in the experiment's order; sets and methods that were asked for besides come last.
+    """
+    experiment, found = EXPERIMENTS[name], defaultdict(list)
+    for run, row in stored(name).items():
+        if "error" not in row:
+            found[run.dataset, run.method].append(row)
+    datasets = dict.fromkeys([*experiment.datasets, *(dataset for dataset, _ in found)])
+    methods = dict.fromkeys([*experiment.methods, *(method for _, method in found)])
+    return {key: found[key] for key in product(datasets, methods) if key in found}
 
 
 def run_experiment(

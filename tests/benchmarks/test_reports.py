@@ -7,7 +7,7 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 
-from benchmarks import cli, complexity, pictures, quick, report, rows, scaling, tables
+from benchmarks import cli, complexity, paper_page, pictures, quick, report, rows, scaling, tables
 from benchmarks.comparisons import Score, compared, figure_of, mean_ranks, side_by_side, verdict, win_tie_loss
 from benchmarks.machine import RESULTS
 from benchmarks.rows import Run, Store
@@ -164,6 +164,13 @@ def test_committed_page_is_made_of_the_committed_rows_alone(name, tmp_path):
         assert page == committed.read_text(), f"run `python -m benchmarks report {name}`"
         linked = set(re.findall(r"\]\((\w+\.png)\)", page)) - {f"{simulation}.png" for simulation in SIMULATIONS}
         assert {path.name for path in tmp_path.glob("*.png")} == linked
+
+
+def test_the_tables_of_the_papers_page_are_made_of_the_committed_rows():
+    page = (RESULTS.parent / "paper.md").read_text()
+    assert paper_page.rebuilt(page) == page, "run `python -m benchmarks report`"
+    emptied = paper_page.BEGIN + paper_page.END
+    assert "| `paper` |" in paper_page.rebuilt(emptied)
 
 
 def test_every_committed_result_belongs_to_a_page():
