@@ -182,7 +182,7 @@ def test_score_is_the_weighted_mean_log_density():
 def check_history(model, x_train, y_train, x_val, y_val):
     """Log-likelihoods of the history against the fitted flow cut back to each kept tree."""
     history = model.history_
-    assert set(history) == {"member", "stage", "train", "validation", "kept"}
+    assert set(history) == {"member", "stage", "train", "validation", "kept", "too_dense"}
     assert not history["member"].any()
     assert {len(values) for values in history.values()} == {len(history["stage"])}
     assert history["kept"].sum() == model.n_trees_

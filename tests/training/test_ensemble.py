@@ -116,7 +116,7 @@ def test_validation_rows_of_the_user_serve_all_members(weights):
 def check_history(model):
     """Log-likelihoods of the history against those of each member."""
     history = model.history_
-    assert set(history) == {"member", "stage", "train", "validation", "kept"}
+    assert set(history) == {"member", "stage", "train", "validation", "kept", "too_dense"}
     assert {len(values) for values in history.values()} == {len(history["member"])}
     assert np.array_equal(np.unique(history["member"]), np.arange(3))
     assert (np.diff(history["member"]) >= 0).all()
@@ -149,7 +149,7 @@ def test_columns_of_the_history_keep_their_kinds(max_trees):
     if max_trees:
         assert 0 < len(np.unique(model.history_["member"])) < 4
     kinds = {name: values.dtype.kind for name, values in model.history_.items()}
-    assert kinds == {"member": "i", "stage": "i", "train": "f", "validation": "f", "kept": "b"}
+    assert kinds == {"member": "i", "stage": "i", "train": "f", "validation": "f", "kept": "b", "too_dense": "b"}
 
 
 def test_stacking_needs_validation_rows():

@@ -251,16 +251,16 @@ def test_learners_are_those_of_the_table_or_the_users_own():
 # The paper
 
 
-@pytest.mark.parametrize("d", [1, 2])
+@pytest.mark.parametrize(("d", "base", "penalty"), [(1, "box", "row"), (2, "student", "row"), (3, "student", "node")])
 @pytest.mark.parametrize("n", [20, 500, 50_000])
-def test_the_papers_settings_are_joint_flows_in_a_box(d, n):
+def test_the_papers_settings_are_joint_flows(d, base, penalty, n):
     model = TreeFlowRegressor.paper()
-    assert (model.base, model.structure) == ("box", "joint")
+    assert (model.base, model.structure) == ("unconditional", "joint")
     found = make_plan(settings_of(model), n, 3, [FREE] * d)
     assert found.conditional is None
     assert found.rotations == [None]
     (recipe,) = found.joint.values()
-    assert recipe.base == "box"
+    assert (recipe.base, recipe.margin, recipe.growth.penalty) == (base, 0.001, penalty)
     assert [(type(classifier), depth) for classifier, depth in recipe.stages] == [(Logistic, 6), (MLP, 4)]
     assert recipe.stages[1][0].hidden == (4, 4)
     assert recipe.growth.subsample == 1.0

@@ -117,9 +117,9 @@ def test_slip_5_the_penalty_is_eta_times_the_distance_from_the_middle(penalty, c
     u = 0.5 + 0.25 * np.random.default_rng(3).random((40, 1))
     source = Rows(np.zeros((40, 1)), u, np.ones(40))
     source.begin_tree(1.0, np.random.default_rng(0))
-    box, basis = (np.array([[0.5]]), np.array([[0.75]])), Constant().search_basis(1)
-    growths = [Growth(**{**GROWTH, "eta": eta, "penalty": penalty}) for eta in (0.0, 3.0)]
-    free, penalised = (Candidates.collect(source, *box, growth, basis) for growth in growths)
+    box, fractions = (np.array([[0.5]]), np.array([[0.75]])), np.arange(1, 10) / 10
+    basis = Constant().search_basis(1)
+    free, penalised = (Candidates.collect(source, *box, fractions, eta, basis, penalty) for eta in (0.0, 3.0))
     found = (penalised.balance - free.balance)[0, 0]
     np.testing.assert_allclose(found, -3.0 * count * abs(penalised.cuts[0, 0] - 0.625), atol=1e-12)
 

@@ -8,6 +8,8 @@ all presences and the ratios before it; a row is divided by its sum in the end.
 from __future__ import annotations
 
 import os
+import warnings
+from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -22,7 +24,7 @@ from treecdf._common.typing import Array, Ints
 from treecdf._common.validation import check_setting, is_int
 from treecdf.data.columns import Covariates
 from treecdf.data.table import learn_table, read_covariates, read_outcomes, read_table
-from treecdf.estimators.links import fit_link
+from treecdf.estimators.links import FittedLink, fit_link
 from treecdf.estimators.regressor import TreeFlowRegressor
 from treecdf.estimators.state import replace_state, schema_of, schema_state
 from treecdf.flows.composition.presence import Effects, Presence
@@ -150,14 +152,17 @@ class CompositionalFlow(BaseEstimator):
         with threadpool_limits(1, user_api="blas"):
             effects = make_effects(x)
             presence = Presence.fit(effects, ratios.present, fold)
-            links = self._fit_links(x, effects, ratios, fold, rng)
+            fitted = self._fit_links(x, effects, ratios, fold, rng)
+        links = tuple(part.link for part in fitted)
         state = {"n_taxa_": y.shape[1], "order_": order, "effects_": make_effects, "presence_": presence}
         replace_state(self, {**schema_state(schema), **state, "links_": links}, _FITTED)
+        for text in _told(fitted, order):
+            warnings.warn(text, UserWarning, stacklevel=2)
         return self
 
     def _fit_links(
         self, x: Array, effects: Array, ratios: Ratios, fold: Ints, rng: np.random.Generator
-    ) -> tuple[Link, ...]:
+    ) -> list[FittedLink]:
         """The log ratio of every taxon to the total of those before it."""
         tasks = []
         for k in range(ratios.present.shape[1]):
@@ -169,7 +174,7 @@ class CompositionalFlow(BaseEstimator):
                     self.flow, x[rows], effects[rows], features, ratios.log_ratio(k)[rows], fold[rows], seed
                 )
             )
-        return tuple(Parallel(self.n_jobs)(tasks))
+        return list(Parallel(self.n_jobs)(tasks))
 
     def sample(self, X: ArrayLike, n_samples: int = 1, random_state: Any = None) -> Array:
         """Draws of compositions: each sums to one, absent taxa are 0.
@@ -289,8 +294,8 @@ class CompositionalFlow(BaseEstimator):
         """The model in a file."""
         flow = parameters.pop("flow", None)
         model = cls(**parameters, flow=None if flow is None else TreeFlowRegressor(**flow))
-        model._check_parameters()
         expect(model.flow is None or model.flow.checkpoint is None, "no checkpoint")
+        model._check_parameters()
         check_compositional(fitted)
         set_fitted(model, fitted, _FITTED)
         return model
@@ -303,8 +308,27 @@ class CompositionalFlow(BaseEstimator):
         is_flow = type(self.flow) is TreeFlowRegressor
         check_setting("flow", self.flow, is_flow, "None or a TreeFlowRegressor")
         read_settings(self.flow.get_params(deep=False))
+        check_setting(
+            "flow.checkpoint", self.flow.checkpoint, self.flow.checkpoint is None, "None: taxa cannot share one"
+        )
         names = self.flow.categorical_features
         check_setting("flow.categorical_features", names, names is None, "None: name columns of X in CompositionalFlow")
+
+
+def _told(fitted: Sequence[FittedLink], order: Ints) -> list[str]:
+    """What a person should hear of the flows of the taxa of `order`, whatever processes trained them."""
+    interrupted = [str(taxon) for taxon, part in zip(order, fitted, strict=True) if part.was_interrupted]
+    repeating = [str(taxon) for taxon, part in zip(order, fitted, strict=True) if part.has_repeats]
+    told = []
+    if interrupted:
+        told.append(f"The fit was interrupted; trees are missing for these columns of Y: {', '.join(interrupted)}.")
+    if repeating:
+        told.append(
+            f"Training was cut short for these columns of Y: {', '.join(repeating)}. Their ratios to the total of more "
+            "abundant columns repeat exactly, so that the density grows without bound. What helps with small counts: "
+            "adding noise between -1/2 and 1/2, drawn evenly, to every count that is not 0."
+        )
+    return told
 
 
 # Reading

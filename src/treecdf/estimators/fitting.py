@@ -33,7 +33,8 @@ from treecdf.data.table import (
 )
 from treecdf.estimators.progress import Progress, reporter
 from treecdf.estimators.state import schema_state
-from treecdf.flows.results import history_table
+from treecdf.flows.results import EndedStage, history_table
+from treecdf.flows.summary import note_on_repeats
 from treecdf.persist.checkpoint import NoCheckpoint
 from treecdf.training.ensemble import Ensemble, fit_ensemble
 from treecdf.training.growing.screening import notes_on_width
@@ -52,10 +53,11 @@ Given = tuple[ArrayLike | Frame, ArrayLike, ArrayLike | None]
 
 @dataclass(frozen=True)
 class FittedState:
-    """The fitted attributes of a model by name, and what is missing because the fit was interrupted."""
+    """The fitted attributes of a model by name, and what its user should hear of."""
 
     attributes: dict[str, Any]
-    missing: tuple[str, ...]
+    missing: tuple[str, ...]  # because the fit was interrupted
+    ended: tuple[EndedStage, ...]  # because outcomes repeat
 
 
 def fit_table(settings: FitSettings, train: Given, validation: Given | None, checkpoint: NoCheckpoint) -> FittedState:
@@ -101,6 +103,7 @@ def _state(
     """The whole fitted state: what is known of the table, the mixture, its history and the importances."""
     mixture, places = ensemble.mixture(), attributes["covariates_"].places()
     attributes |= {
+        "notes_": (*attributes["notes_"], *map(note_on_repeats, ensemble.ended)),
         "mixture_": mixture,
         "families_": ensemble.families,
         "family_weights_": ensemble.weights,
@@ -108,7 +111,7 @@ def _state(
         "n_trees_": sum(len(stage) for flow in mixture.tree_flows() for stage in flow.stages),
         "feature_importances_": importances(mixture, table, places, rng, n_threads(settings.n_jobs)),
     }
-    return FittedState(attributes, ensemble.missing)
+    return FittedState(attributes, ensemble.missing, ensemble.ended)
 
 
 def _recorded(names: tuple[str, ...], recording: Recording) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from scipy.linalg import solve
 from sklearn.base import clone
@@ -9,13 +11,16 @@ from sklearn.base import clone
 from treecdf._common.typing import Array, Ints
 from treecdf.bases.student import Student
 from treecdf.data.scaling import Standardizer
+from treecdf.estimators.fitting import fit_table
 from treecdf.estimators.regressor import TreeFlowRegressor
 from treecdf.flows.composition.presence import OWN_RIDGE, RIDGES, splits
 from treecdf.flows.composition.ratios import Link, standardized
 from treecdf.flows.flow import TreeFlow
 from treecdf.flows.mixture import Mixture
 from treecdf.flows.weights import equal_weights
+from treecdf.persist.checkpoint import NoCheckpoint
 from treecdf.training.classifiers import Logistic
+from treecdf.training.parameters import read_settings
 from treecdf.training.settings import Stage
 
 _N_FOLDS = 5  # Folds of a taxon whose rows are all in one fold of the composition.
@@ -26,6 +31,15 @@ _PRIOR_ROWS = 5.0  # Rows that the prior of its scale counts for.
 _PRIOR_SCALE = 1.5  # Scale of a log ratio before any row is seen.
 
 
+@dataclass(frozen=True)
+class FittedLink:
+    """The link of a taxon, and what a person should hear of its flow."""
+
+    link: Link
+    was_interrupted: bool = False  # before it had all its trees
+    has_repeats: bool = False  # whether some of its trees were not grown because log ratios repeat
+
+
 def fit_link(
     flow: TreeFlowRegressor | None,
     x: Array,
@@ -34,21 +48,23 @@ def fit_link(
     log_ratio: Array,
     fold: Ints,
     seed: int,
-) -> Link:
+) -> FittedLink:
     """From rows in which a taxon follows others: x (n, q), effects (n, p), features (n, f), log ratios (n,)."""
     raw = np.hstack([effects, features])
     if len(x) < _FEWEST_ROWS:
         width = raw.shape[1]
-        return Link(np.zeros(width), np.ones(width), np.zeros(width), _student(log_ratio, x.shape[1] + 1))
+        return FittedLink(Link(np.zeros(width), np.ones(width), np.zeros(width), _student(log_ratio, x.shape[1] + 1)))
     if fold.min() == fold.max():
         fold = np.arange(len(x)) % _N_FOLDS
     center, scale = _nan_moments(raw)
     z = standardized(raw, center, scale)
     slopes, left_out = _ridge(z, log_ratio, effects.shape[1], fold)
     own = _bounded_flow(log_ratio) if flow is None else clone(flow)
-    fitted = own.set_params(random_state=seed).fit(np.column_stack([x, left_out]), log_ratio)
+    settings = read_settings(own.set_params(random_state=seed).get_params(deep=False))
+    fitted = fit_table(settings, (np.column_stack([x, left_out]), log_ratio, None), None, NoCheckpoint())
     rare = _student(log_ratio, x.shape[1] + 1)
-    return Link(center, scale, slopes, _with_rare(fitted.mixture_, rare, 1 / (len(x) + 1)))
+    link = Link(center, scale, slopes, _with_rare(fitted.attributes["mixture_"], rare, 1 / (len(x) + 1)))
+    return FittedLink(link, bool(fitted.missing), bool(fitted.ended))
 
 
 def _nan_moments(raw: Array) -> tuple[Array, Array]:

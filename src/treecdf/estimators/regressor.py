@@ -20,6 +20,7 @@ from treecdf.data.table import (
 from treecdf.estimators.fitting import FittedState, fit_table, fit_table_in_pieces
 from treecdf.estimators.predictions import Predictions
 from treecdf.estimators.state import replace_state
+from treecdf.flows.summary import warning_about_repeats
 from treecdf.persist.checkpoint import Checkpoint, NoCheckpoint
 from treecdf.persist.checks.models import check_fitted, expect
 from treecdf.persist.files import set_fitted, write_model
@@ -146,7 +147,8 @@ class TreeFlowRegressor(Predictions, RegressorMixin, BaseEstimator):
     family_weights_ : array
         Weight of each family in the mixture, which maximises the likelihood of rows left out.
     history_ : dict of arrays
-        member, stage, train, validation (mean log-likelihood) and kept, for every tree that was grown.
+        member, stage, train, validation (mean log-likelihood), kept and too_dense, for every tree that was grown. The
+        last is True for a tree with which a stage ended, because outcomes repeat and their density grows without bound.
     n_trees_ : int
         Trees in all flows.
     outcome_names_ : tuple of str
@@ -331,7 +333,10 @@ class TreeFlowRegressor(Predictions, RegressorMixin, BaseEstimator):
         return self._take(fit_table_in_pieces(settings, pieces))
 
     def _take(self, fitted: FittedState) -> Self:
-        """Put a new fitted state in place, and say what is missing of it."""
+        """Put a new fitted state in place, and say what is missing of it and which stages ended at repeated outcomes.
+
+        Flows may have been trained in other processes, whose warnings nobody sees.
+        """
         replace_state(self, fitted.attributes, _FITTED)
         if fitted.missing:
             goes_on = ""
@@ -339,6 +344,9 @@ class TreeFlowRegressor(Predictions, RegressorMixin, BaseEstimator):
                 goes_on = " Its checkpoint stays: the same fit again goes on from there."
             missing = f"The fit was interrupted; the model is without {', '.join(fitted.missing)}.{goes_on}"
             warnings.warn(missing, UserWarning, stacklevel=3)
+        repeats = warning_about_repeats(fitted.ended)
+        if repeats is not None:
+            warnings.warn(repeats, UserWarning, stacklevel=3)
         return self
 
     def save(self, path: str | os.PathLike[str]) -> None:

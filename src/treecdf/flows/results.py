@@ -7,12 +7,21 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from treecdf._common.typing import Array
 from treecdf.flows.flow import TreeFlow
 from treecdf.flows.mixture import Flow
 from treecdf.flows.regions import Regions
+
+# What is known of every tree that was grown, by name: the fields of a History, and columns of `history_`.
+HISTORY_COLUMNS: dict[str, DTypeLike] = {
+    "stage": np.int64,
+    "train": np.float64,
+    "validation": np.float64,
+    "kept": np.bool_,
+    "too_dense": np.bool_,
+}
 
 
 @dataclass(frozen=True)
@@ -34,6 +43,21 @@ class History:
     train: list[float] = field(default_factory=list)
     validation: list[float] = field(default_factory=list)  # NaN without validation rows
     kept: list[bool] = field(default_factory=list)  # False for trees that early stopping rolled back
+    # True for a tree that made a training row too dense, if its stage ended for that reason alone
+    too_dense: list[bool] = field(default_factory=list)
+
+    def columns(self) -> dict[str, NDArray[Any]]:
+        """The fields as arrays (trees,), by name."""
+        return {name: np.array(getattr(self, name), dtype=kind) for name, kind in HISTORY_COLUMNS.items()}
+
+
+@dataclass(frozen=True)
+class EndedStage:
+    """A stage of a family's flows that ended because a training row became too dense."""
+
+    family: str
+    number: int
+    n_trees: tuple[int, int]  # that the flows kept of it: the fewest and the most
 
 
 @dataclass(frozen=True)
@@ -47,11 +71,16 @@ class Fitted:
 
 
 def history_table(histories: Sequence[History]) -> dict[str, NDArray[Any]]:
-    """The histories of several members as columns: member, stage, train, validation, kept."""
+    """The histories of several members as columns: `member`, then those of `HISTORY_COLUMNS`."""
     member = np.repeat(np.arange(len(histories)), [len(history.stage) for history in histories])
+    parts = [history.columns() for history in histories]
+    return {"member": member} | {name: np.concatenate([part[name] for part in parts]) for name in HISTORY_COLUMNS}
 
-    def column(name: str, kind: type) -> NDArray[Any]:
-        return np.concatenate([np.array(getattr(history, name), dtype=kind) for history in histories])
 
-    kinds = {"stage": int, "train": float, "validation": float, "kept": bool}
-    return {"member": member} | {name: column(name, kind) for name, kind in kinds.items()}
+def ended_stages(family: str, histories: Sequence[History]) -> list[EndedStage]:
+    """The stages of a family that ended because a training row became too dense, in one or more of its histories."""
+    n_trees: dict[int, list[int]] = {}
+    for columns in (history.columns() for history in histories):
+        for stage in columns["stage"][columns["too_dense"]].tolist():
+            n_trees.setdefault(stage, []).append(int((columns["kept"] & (columns["stage"] == stage)).sum()))
+    return [EndedStage(family, stage, (min(counts), max(counts))) for stage, counts in sorted(n_trees.items())]

@@ -11,7 +11,7 @@ from treecdf.bases.conditional import Conditional
 from treecdf.bases.student import Student
 from treecdf.flows.chain import Chain
 from treecdf.flows.flow import TreeFlow
-from treecdf.flows.results import Family
+from treecdf.flows.results import EndedStage, Family
 
 # What the families of a model are, by name
 KINDS = {
@@ -22,11 +22,40 @@ KINDS = {
     "repeats": "flows on an unconditional base, for outcomes that come again in the same combinations",
     "trees": "flows on an unconditional base, with boosted trees at the nodes",
 }
+_FOR_REPEATS = "repeats"  # the family of outcomes that come again in the same combinations (ADR 16)
 
 
 def summarize(families: Sequence[Family], weights: Array) -> str:
     """Lines of text: each family, its weight, its mean log-likelihood of left-out rows, and its base."""
     return "\n".join(line for family, weight in zip(families, weights, strict=True) for line in _family(family, weight))
+
+
+def note_on_repeats(stage: EndedStage) -> str:
+    """A line of the summary about a stage that ended at outcomes that repeat."""
+    return f"note: {_ended(stage)}, at outcomes that repeat: their density grows without bound"
+
+
+def warning_about_repeats(stages: Sequence[EndedStage]) -> str | None:
+    """What a person should hear of stages that ended at outcomes that repeat; None if that is as it should be.
+
+    It is in the family that is offered because outcomes repeat: its first stage learns where they do, as far as it may.
+    """
+    told = [_ended(stage) for stage in stages if stage.family != _FOR_REPEATS]
+    if not told:
+        return None
+    return (
+        f"Training was cut short: {', '.join(told)}. Some outcomes repeat exactly, or differ by next to nothing "
+        "compared with their range, so that their density grows without bound. What helps: atoms, for values of one "
+        "outcome that have a probability of their own; resolution, for outcomes that were rounded; CompositionalFlow, "
+        "for compositions with zeros."
+    )
+
+
+def _ended(stage: EndedStage) -> str:
+    """Which stage ended and how many trees were kept, in words."""
+    fewest, most = stage.n_trees
+    numbers = f"{most} tree{'s' * (most != 1)}" if fewest == most else f"{fewest} to {most} trees"
+    return f"stage {stage.number} of the family {stage.family!r} ended after {numbers}"
 
 
 def _family(family: Family, weight: float) -> Iterator[str]:

@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Self
 
 import numpy as np
-from numpy.typing import DTypeLike
 
 from treecdf._common.files import UNFINISHED, replace_file
 from treecdf._common.random import as_generator
@@ -42,7 +41,6 @@ SHARE = 0.01  # largest share of the time that may go into writing
 _FORMAT = "treecdf checkpoint"
 _FIT = "fit.tcdf"
 _LEARN = -1  # in the place of the stage's number, for a step that learns a part of the base
-_COLUMNS: dict[str, DTypeLike] = {"stage": np.int64, "train": np.float64, "validation": np.float64, "kept": np.bool_}
 
 
 @contextlib.contextmanager
@@ -290,8 +288,7 @@ class KeptSteps(Steps):
     def finish(self, fitted: Fitted) -> None:
         """Write what the job gave, in the place of its steps; only the steps if it was stopped early by Ctrl-C."""
         if fitted.is_whole:
-            columns = vars(fitted.history)
-            history = {name: np.array(columns[name], dtype=kind) for name, kind in _COLUMNS.items()}
+            history = fitted.history.columns()
             self._put({"flows": fitted.flows, "history": history, "left_out": fitted.left_out})
         else:
             self.write()

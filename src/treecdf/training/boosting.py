@@ -211,9 +211,10 @@ class _Booster:
             if scores[k] > scores[best]:
                 best = k
                 self._all_rows("keep")
-            if densest > _LARGEST_LOG_DENSITY * self.train[0].n_outcomes * (number + 1) / len(recipe.stages):
-                break
             if self.validation and k >= recipe.window and scores[k] <= scores[k - recipe.window]:
+                break
+            if densest > _LARGEST_LOG_DENSITY * self.train[0].n_outcomes * (number + 1) / len(recipe.stages):
+                self.history.too_dense[-1] = k < recipe.max_trees
                 break
         for dropped in range(best, len(rounds)):
             self.history.kept[len(self.history.kept) - len(rounds) + dropped] = False
@@ -238,6 +239,7 @@ class _Booster:
         history.train.append(units.train + train)
         history.validation.append(units.validation + units.inside * validation if self.validation else np.nan)
         history.kept.append(True)
+        history.too_dense.append(False)
         self.context.report(News(history, history.validation[-1]))
 
     def _all_rows(self, what: Literal["keep", "restore"]) -> None:

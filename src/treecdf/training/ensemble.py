@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
@@ -17,7 +17,7 @@ from treecdf.flows.chain import Chain
 from treecdf.flows.flow import TreeFlow
 from treecdf.flows.mixture import Mixture
 from treecdf.flows.regions import Regions, fit_regions
-from treecdf.flows.results import Family, Fitted, History
+from treecdf.flows.results import EndedStage, Family, Fitted, History, ended_stages
 from treecdf.flows.weights import TRAINING_RULES, equal_weights, likelihood_weights, maximise, stacked_weights
 from treecdf.training.boosting import LeftOut, fit_conditional_flows, fit_flow, fit_streamed_flow
 from treecdf.training.context import TrainingContext
@@ -32,12 +32,13 @@ _SMALLEST_FAMILY = 1e-3  # families of less weight are dropped
 
 @dataclass(frozen=True)
 class Ensemble:
-    """Families and their weights; what is missing because the fit was stopped."""
+    """Families and their weights; what is missing because the fit was stopped, and stages that repeats ended."""
 
     families: tuple[Family, ...]
     weights: Array
     histories: tuple[History, ...]
     missing: tuple[str, ...]
+    ended: tuple[EndedStage, ...]  # of the families above
 
     def mixture(self) -> Mixture:
         """All members as one mixture."""
@@ -73,7 +74,9 @@ def fit_ensemble(
         weights = maximise(left_out[known], trainer.left_out_rows.weight[known], np.ones(len(families)))
     kept = weights >= _SMALLEST_FAMILY
     chosen = tuple(family for family, keep in zip(families, kept, strict=True) if keep)
-    return Ensemble(chosen, weights[kept] / weights[kept].sum(), tuple(workers.histories), workers.all_missing())
+    ended = [stage for family in chosen for stage in ended_stages(family.name, trainer.histories[family.name])]
+    weights = weights[kept] / weights[kept].sum()
+    return Ensemble(chosen, weights, tuple(workers.histories), workers.all_missing(), tuple(ended))
 
 
 def fit_streamed(
@@ -97,7 +100,8 @@ def fit_streamed(
         raise KeyboardInterrupt
     left_out = np.full(1, np.nan) if fitted.left_out is None else fitted.left_out
     family = Family("joint", fitted.flows, left_out, equal_weights(1))
-    return Ensemble((family,), np.ones(1), (fitted.history,), workers.all_missing())
+    ended = ended_stages(family.name, [fitted.history])
+    return Ensemble((family,), np.ones(1), (fitted.history,), workers.all_missing(), tuple(ended))
 
 
 @dataclass(frozen=True)
@@ -109,6 +113,7 @@ class _Trainer:
     validation: Table | None
     rng: np.random.Generator
     workers: Workers
+    histories: dict[str, list[History]] = field(default_factory=dict)  # of the families trained so far, by name
 
     @property
     def left_out_rows(self) -> Table:
@@ -147,6 +152,7 @@ class _Trainer:
 
     def _chain(self, name: str, order: tuple[int, ...], links: Sequence[Fitted]) -> Family:
         """The family of an order of the outcomes, from its fitted links."""
+        self.histories[name] = [link.history for link in links]
         unknown = np.full(len(self.left_out_rows), np.nan)
         left_out = np.sum([unknown if link.left_out is None else link.left_out for link in links], axis=0)
         if len(order) == 1:
@@ -196,6 +202,7 @@ class _Trainer:
         if not chosen:
             return []
         trained = _trained(fitted[k] for k in chosen)
+        self.histories[name] = [part.history for part in trained]
         flows = tuple(part.flows[0] for part in trained)
         left_out = _left_out([part.left_out for part in trained], [aside[k] for k in chosen], len(self.left_out_rows))
         log_weights = _weigh(self.plan, flows, table, aside[0], regions)

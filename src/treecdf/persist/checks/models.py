@@ -6,7 +6,7 @@ with the number q of covariates that each part sees; numbers that are not finite
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from treecdf.flows.composition.presence import Effects, Presence
 from treecdf.flows.composition.ratios import Link
 from treecdf.flows.flow import TreeFlow
 from treecdf.flows.mixture import Mixture
-from treecdf.flows.results import Family
+from treecdf.flows.results import HISTORY_COLUMNS, Family
 from treecdf.flows.tree import TreeSequence
 from treecdf.persist.checks import bases, compositions, learners, mixtures, recording, trees
 from treecdf.persist.checks.learners import PREDICTORS
@@ -82,10 +82,7 @@ def check_fitted(fitted: Mapping[str, FromFile]) -> None:
         fitted["n_trees_"] == sum(len(stage) for flow in mixture.tree_flows() for stage in flow.stages),
         "n_trees_ trees",
     )
-    expect(isinstance(history, dict) and bool(history), "a history_")
-    for name, column in history.items():
-        expect(isinstance(column, np.ndarray) and column.ndim == 1, f"an array {name} in history_")
-        expect(len(column) == len(next(iter(history.values()))), "columns of history_ of one length")
+    _check_history(history, "history_", ("member", *HISTORY_COLUMNS))
 
 
 def check_compositional(fitted: Mapping[str, FromFile]) -> None:
@@ -145,10 +142,15 @@ def check_result(flows: FromFile, history: FromFile, left_out: FromFile, sizes: 
     expect((left_out is None) == (sizes.n_left_out is None), "log densities of rows left out, if there are any")
     if left_out is not None:
         expect_array(left_out, "left_out", (sizes.n_left_out or 0,), finite=False)
-    expect(isinstance(history, dict) and set(history) == {"stage", "train", "validation", "kept"}, "a history")
+    _check_history(history, "a history", tuple(HISTORY_COLUMNS))
+
+
+def _check_history(history: FromFile, name: str, columns: Sequence[str]) -> None:
+    """Complain unless `history` has exactly these columns: arrays of numbers, one for each tree that was grown."""
+    expect(isinstance(history, dict) and set(history) == set(columns), f"{name} with the columns {', '.join(columns)}")
     for column in history.values():
-        is_column = isinstance(column, np.ndarray) and column.shape == (len(history["stage"]),)
-        expect(is_column and column.dtype.kind in "ifb", "columns of a history")
+        is_column = isinstance(column, np.ndarray) and column.ndim == 1 and column.dtype.kind in "ifb"
+        expect(is_column and len(column) == len(history["stage"]), f"{name} with columns of one length")
 
 
 def _check_recording(fitted: Mapping[str, FromFile], q: int, d: int, visit: Visit) -> None:

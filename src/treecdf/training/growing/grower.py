@@ -48,7 +48,7 @@ class TreeGrower:
         """The best split of every node of a level, with boxes lower, upper (k, d), and its fitted classifier."""
         growth = self.growth
         basis = self.classifier.search_basis(self.rows.n_covariates)
-        candidates = Candidates.collect(self.rows, lower, upper, growth, basis)
+        candidates = Candidates.collect(self.rows, lower, upper, growth.fractions, growth.eta, basis, growth.penalty)
         if growth.split_search == "score":
             choices = promising(candidates, basis)
         else:

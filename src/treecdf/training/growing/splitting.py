@@ -20,7 +20,6 @@ from treecdf.training.classifiers.protocol import (
     uniform_log_lik,
 )
 from treecdf.training.growing.screening import screen
-from treecdf.training.settings import Growth
 from treecdf.training.sources.rows import Rows
 
 MIN_WIDTH = 2.0**-40  # narrower boxes leave no room for distinct float64 cuts
@@ -40,12 +39,15 @@ class Candidates:
     features: Ints | None  # (p,) places of the tested features in the search basis; None for all of them
 
     @staticmethod
-    def collect(rows: Rows, lower: Array, upper: Array, growth: Growth, basis: Basis) -> Candidates:
+    def collect(
+        rows: Rows, lower: Array, upper: Array, fractions: Array, eta: float, basis: Basis, penalty: str = "node"
+    ) -> Candidates:
         """The candidates of all nodes, from one pass over the rows, or a few more if there are many features.
 
-        lower, upper (k, d) are the nodes' boxes; cuts stand at `growth.fractions` (s,) of their widths.
+        lower, upper (k, d) are the nodes' boxes; cuts stand at `fractions` (s,) of their widths. Their distance from
+        the middle costs eta, once a node or once a row as `penalty` says.
         """
-        width, fractions = (upper - lower)[:, :, None], growth.fractions
+        width = (upper - lower)[:, :, None]
         cuts = lower[:, :, None] + width * fractions
         features = screen(rows, cuts, basis)
         if features is not None:
@@ -60,8 +62,8 @@ class Candidates:
         left = np.cumsum(count, axis=2)[:, :, :-1]
         right = np.cumsum(count[:, :, ::-1], axis=2)[:, :, ::-1][:, :, 1:]
         weight = moment[:, -1, -1][:, None, None]
-        eta = growth.eta * (weight if growth.penalty == "row" else 1.0)
-        balance = -uniform_log_lik(left, weight, fractions) - eta * width * np.abs(fractions - 0.5)
+        cost = eta * (weight if penalty == "row" else 1.0)
+        balance = -uniform_log_lik(left, weight, fractions) - cost * width * np.abs(fractions - 0.5)
         balance[np.broadcast_to(width < MIN_WIDTH, balance.shape)] = -np.inf
         moments = Moments.from_sums(moment)
         gradient = np.cumsum(total, axis=2)[:, :, :-1] - left[..., None] * moments.mean[:, None, None, :]
