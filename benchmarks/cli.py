@@ -10,6 +10,8 @@ from benchmarks.big import run_big
 from benchmarks.datasets import DATASETS
 from benchmarks.figures import write_figures
 from benchmarks.kernels import CASES, run_kernels
+from benchmarks.literal import METHODS as LITERAL_METHODS
+from benchmarks.literal import literal_runs, score_run
 from benchmarks.methods import METHODS
 from benchmarks.microbiome import METHODS as MICROBIOME_METHODS
 from benchmarks.microbiome import run_study
@@ -49,6 +51,12 @@ def _parser() -> argparse.ArgumentParser:
     command = commands.add_parser("scaling", help="seconds of a fit against n d q, and the slope")
     command.set_defaults(command=_scaling)
     command.add_argument("--limit", type=float, metavar="SECONDS", help="of one run")
+    command = commands.add_parser("literal", help="the paper's algorithms taken literally beside ours, half an hour")
+    command.set_defaults(command=_literal)
+    methods = list(LITERAL_METHODS)
+    command.add_argument("--methods", type=_list_of(methods), default=methods, metavar="a,b")
+    command.add_argument("--splits", type=int, default=1, metavar="N", help="sets of rows of each truth")
+    command.add_argument("--limit", type=float, metavar="SECONDS", help="of one run")
     command = commands.add_parser("speed", help="times and memory against their targets")
     command.set_defaults(command=_speed)
     command.add_argument("--parts", type=_list_of(PARTS), default=list(PARTS), metavar="a,b")
@@ -67,7 +75,7 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--retry", action="store_true", help="run failed runs again")
     command = commands.add_parser("report", help="write docs/results/*.md from the stored rows")
     command.set_defaults(command=_report)
-    pages = [*EXPERIMENTS, "scaling", "speed", "microbiome", "big"]
+    pages = [*EXPERIMENTS, "scaling", "literal", "speed", "microbiome", "big"]
     command.add_argument("names", nargs="?", type=_list_of(pages), default=pages, metavar="a,b")
     command = commands.add_parser("figures", help="fit the simulations and draw docs/results/*.png")
     command.set_defaults(command=_figures)
@@ -117,6 +125,13 @@ def _scaling(options) -> int:
     done = latest(Store("scaling").read())
     run_all([run for run in scaling_runs() if run not in done], score_scaling, Store("scaling"), limit=options.limit)
     return _report(argparse.Namespace(names=["scaling"]))
+
+
+def _literal(options) -> int:
+    done = latest(Store("literal").read())
+    runs = [run for run in literal_runs(options.splits, options.methods) if run not in done]
+    run_all(runs, score_run, Store("literal"), limit=options.limit)
+    return _report(argparse.Namespace(names=["literal"]))
 
 
 def _speed(options) -> int:

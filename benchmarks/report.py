@@ -19,6 +19,7 @@ from benchmarks.comparisons import (
     side_by_side,
     win_tie_loss,
 )
+from benchmarks.literal import literal_page
 from benchmarks.machine import RESULTS
 from benchmarks.microbiome_page import microbiome_page
 from benchmarks.pictures import draw_pits, draw_times
@@ -249,6 +250,7 @@ def speed_page() -> list[str]:
 OTHER_PAGES = {
     "speed": speed_page,
     "scaling": lambda: scaling_page(RESULTS),
+    "literal": literal_page,
     "microbiome": microbiome_page,
     "big": big_page,
 }
