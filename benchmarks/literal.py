@@ -56,9 +56,7 @@ def draw_problem(name: str, seed: int) -> Problem:
     """Fresh rows of a truth."""
     rng = np.random.default_rng([seed, *name.encode()])
     x = rng.normal(size=(N_TRAIN + N_VALIDATION + N_TEST, 2))
-    share, one, other, scale = TRUTHS[name](x)
-    place = np.where(rng.random(len(x)) < share, one, other)
-    u = expit(place + scale * rng.normal(size=len(x)))
+    u = draw_outcomes(name, x, rng)
     log_density = true_log_density(name, x, u)
     x = (x - x[:N_TRAIN].mean(axis=0)) / x[:N_TRAIN].std(axis=0)
     ends = [N_TRAIN, N_TRAIN + N_VALIDATION]
@@ -66,16 +64,23 @@ def draw_problem(name: str, seed: int) -> Problem:
     return Problem(*parts, truth=log_density[ends[-1] :])
 
 
+def draw_outcomes(name: str, x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Outcomes (n,) of a truth given covariates x (n, 2), before these are standardised."""
+    share, one, other, scale = TRUTHS[name](x)
+    place = np.where(rng.random(len(x)) < share, one, other)
+    return expit(place + scale * rng.normal(size=len(x)))
+
+
 def true_log_density(name: str, x: np.ndarray, u: np.ndarray) -> np.ndarray:
-    """Log density (n,) of outcomes u (n,) given covariates x (n, 2), before these are standardised."""
+    """Log density (n,) of outcomes u (n,) given the same covariates."""
     share, one, other, scale = TRUTHS[name](x)
     z = logit(u)
     density = share * norm.pdf(z, one, scale) + (1.0 - share) * norm.pdf(z, other, scale)
     return np.log(density) - np.log(u) - np.log1p(-u)
 
 
-def fit_literal(problem: Problem, seed: int, new_starts: bool = False) -> tuple[LogDensity, int]:
-    """The literal flow's log density and number of trees.
+def fit_literal(problem: Problem, seed: int, new_starts: bool = False, **overrides) -> tuple[LogDensity, int]:
+    """The literal flow's log density and number of trees; `overrides` are of `naive.train_flow`.
 
     All its networks start from the same weights, as the paper's do (random_state=42); with `new_starts` each has
     its own.
@@ -84,7 +89,7 @@ def fit_literal(problem: Problem, seed: int, new_starts: bool = False) -> tuple[
 
     start = np.random.RandomState(seed) if new_starts else 42
     stages = [(naive.logistic, 6), (partial(naive.mlp, random_state=start), 4)]
-    trees, _ = naive.train_flow(*problem.train, *problem.validation, stages)
+    trees, _ = naive.train_flow(*problem.train, *problem.validation, stages, **overrides)
     return partial(naive.flow_log_density, trees), len(trees)
 
 

@@ -220,7 +220,7 @@ def test_networks_end_at_the_loss_of_scikit_learns_from_the_same_start(signal, a
         rows = network_problem(seed, signal)
         ours, theirs = fit_both_networks(*rows, seed, full)
         short = deepcopy(ours)
-        set_parameters(short, fit_network(*rows, seed, replace(full, max_iter=15)))
+        set_parameters(short, fit_network(*rows, seed, replace(full, max_iter=8)))
         losses.append([network_loss(model, *rows) for model in (ours, theirs, short)])
     ours, theirs, short = np.mean(losses, axis=0)
     assert abs(ours / theirs - 1) < bound
