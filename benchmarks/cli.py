@@ -51,7 +51,7 @@ def _parser() -> argparse.ArgumentParser:
     command = commands.add_parser("scaling", help="seconds of a fit against n d q, and the slope")
     command.set_defaults(command=_scaling)
     command.add_argument("--limit", type=float, metavar="SECONDS", help="of one run")
-    command = commands.add_parser("literal", help="the paper's algorithms taken literally beside ours, half an hour")
+    command = commands.add_parser("literal", help="the paper's algorithms taken literally beside ours")
     command.set_defaults(command=_literal)
     methods = list(LITERAL_METHODS)
     command.add_argument("--methods", type=_list_of(methods), default=methods, metavar="a,b")

@@ -179,9 +179,10 @@ def _tables(groups: Groups, sets: Sequence[str]) -> list[str]:
         "",
         *markdown_table(["rows", "the truth itself", *COLUMNS.values()], densities),
         "",
-        "Where two cuts are equally good rounding decides between them, so that flows by the same algorithm part after "
-        "some trees and stop at different ones: a difference on one set of rows says little. "
-        f"How far ours is above the literal flow, mean ± standard error over the {len(sets)} sets of rows:",
+        "Two implementations of one algorithm part after some trees: their optimisers end at slightly different "
+        "weights, now and then another cut is the best, and early stopping keeps another number of trees. So a "
+        "difference on one set of rows says little. How far ours is above the literal flow, mean ± standard error over "
+        f"the {len(sets)} sets of rows:",
         "",
         *markdown_table(["flow", "above the literal one"], differences),
         "",
