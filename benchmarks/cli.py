@@ -11,6 +11,8 @@ from benchmarks.complexity import complexity_runs, score_complexity
 from benchmarks.datasets import DATASETS
 from benchmarks.figures import write_figures
 from benchmarks.kernels import CASES, run_kernels
+from benchmarks.literal import METHODS as LITERAL_METHODS
+from benchmarks.literal import literal_runs, score_run
 from benchmarks.machine import RESULTS
 from benchmarks.methods import METHODS
 from benchmarks.microbiome import METHODS as MICROBIOME_METHODS
@@ -59,6 +61,12 @@ def _parser() -> argparse.ArgumentParser:
         command = commands.add_parser(name, help=told)
         command.set_defaults(command=_timings, name=name, runs=runs, work=work)
         command.add_argument("--limit", type=float, metavar="SECONDS", help="of one run")
+    command = commands.add_parser("literal", help="the paper's algorithms taken literally beside ours")
+    command.set_defaults(command=_literal)
+    methods = list(LITERAL_METHODS)
+    command.add_argument("--methods", type=_list_of(methods), default=methods, metavar="a,b")
+    command.add_argument("--splits", type=int, default=1, metavar="N", help="sets of rows of each truth")
+    command.add_argument("--limit", type=float, metavar="SECONDS", help="of one run")
     command = commands.add_parser("speed", help="times and memory against their targets")
     command.set_defaults(command=_speed)
     command.add_argument("--parts", type=_list_of(PARTS), default=list(PARTS), metavar="a,b")
@@ -127,6 +135,13 @@ def _timings(options) -> int:
     runs = [run for run in options.runs() if run not in done]
     run_all(runs, options.work, Store(options.name), limit=options.limit)
     return _report(argparse.Namespace(names=[options.name]))
+
+
+def _literal(options) -> int:
+    done = latest(Store("literal").read())
+    runs = [run for run in literal_runs(options.splits, options.methods) if run not in done]
+    run_all(runs, score_run, Store("literal"), limit=options.limit)
+    return _report(argparse.Namespace(names=["literal"]))
 
 
 def _speed(options) -> int:

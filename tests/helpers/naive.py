@@ -22,9 +22,9 @@ def logistic(tol=1e-4):
     return LogisticRegression(random_state=42, max_iter=1000, solver="lbfgs", tol=tol)
 
 
-def mlp(hidden=(4, 4)):
-    """The paper's multilayer perceptron node classifier."""
-    return MLPClassifier(random_state=42, max_iter=1000, solver="lbfgs", hidden_layer_sizes=hidden)
+def mlp(hidden=(4, 4), random_state=42):
+    """The paper's multilayer perceptron node classifier; a RandomState gives each its own starting weights."""
+    return MLPClassifier(random_state=random_state, max_iter=1000, solver="lbfgs", hidden_layer_sizes=hidden)
 
 
 @dataclass

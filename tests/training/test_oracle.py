@@ -4,14 +4,20 @@ Two cuts that squeeze out as much empty space at either end of a box are equally
 them; the seeds below avoid such draws.
 """
 
+import warnings
+from copy import deepcopy
+from dataclasses import replace
 from functools import cache, partial
 
 import numpy as np
 import pytest
 from scipy.special import expit
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.neural_network import MLPClassifier
 
 from tests.helpers import naive
-from treecdf import Logistic
+from tests.helpers.networks import set_parameters
+from treecdf import MLP, Logistic, Stage, TreeFlowRegressor
 from treecdf.training.boosting import boost
 from treecdf.training.growing.grower import TreeGrower
 from treecdf.training.settings import Growth, Recipe
@@ -163,3 +169,129 @@ def test_the_score_test_finds_splits_nearly_as_good_as_the_exhaustive_search(d):
     assert np.mean(score / best) > 0.99
     assert np.min(score / best) > 0.9
     assert np.mean(middle / best) < 0.95, "the bounds must ask for more than a split in the middle"
+
+
+# Networks have many minima, and two optimisers part at the first bend: means over problems and starts are compared.
+
+SIGNALS = {"straight": lambda z: 1.5 * z, "bent": lambda z: 2 * abs(z) - 1}  # log odds of "left"
+
+
+def network_problem(seed, signal):
+    """Covariates (250, 2), labels that depend on one direction of them, whole weights."""
+    rng = np.random.default_rng(seed)
+    x, direction = rng.normal(size=(250, 2)), rng.normal(size=2)
+    odds = SIGNALS[signal](x @ direction / np.linalg.norm(direction)) + 0.5 * rng.normal()
+    return x, rng.random(250) < expit(odds), rng.integers(1, 3, 250)
+
+
+def fit_network(x, left, weight, seed, classifier):
+    """Parameters (P,) of our network at a node that is split into `left` and the rest."""
+    rows = Rows(x, np.where(left, 0.25, 0.75)[:, None], weight.astype(float))
+    return TreeGrower(rows, classifier, 1, growth("middle"), np.random.default_rng(seed)).grow().theta[0]
+
+
+def fit_both_networks(x, left, weight, seed, classifier):
+    """Our network and scikit-learn's from the same start, as MLPClassifiers; a row of weight 2 is two rows there."""
+    rows, start = (np.repeat(x, weight, axis=0), left.repeat(weight)), replace(classifier, max_iter=0)
+    settings = {"solver": "lbfgs", "alpha": classifier.alpha, "tol": classifier.tol, "max_fun": 10**6}
+    theirs = MLPClassifier(classifier.hidden, max_iter=1, warm_start=True, **settings)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        set_parameters(theirs.fit(*rows), fit_network(x, left, weight, seed, start))
+        theirs.set_params(max_iter=3000).fit(*rows)
+    ours = deepcopy(theirs)
+    set_parameters(ours, fit_network(x, left, weight, seed, classifier))
+    np.testing.assert_allclose(network_loss(theirs, x, left, weight), theirs.loss_, rtol=1e-6)
+    return ours, theirs
+
+
+def network_loss(model, x, left, weight):
+    """Mean loss with the penalty of the weights, which both optimisers minimise."""
+    penalty = model.alpha / 2 * sum((coefs**2).sum() for coefs in model.coefs_)
+    return (penalty - weight @ np.log(model.predict_proba(x)[np.arange(len(x)), left.astype(int)])) / weight.sum()
+
+
+@pytest.mark.parametrize(("signal", "alpha", "bound"), [("straight", 1.0, 0.01), ("bent", 1e-4, 0.05)])
+def test_networks_end_at_the_loss_of_scikit_learns_from_the_same_start(signal, alpha, bound):
+    """Mean of 20 nodes; a bound is three standard errors or more of the mean difference of two such optimisers."""
+    full = MLP(alpha=alpha, tol=1e-7, max_iter=3000)
+    losses = []
+    for seed in range(20):
+        rows = network_problem(seed, signal)
+        ours, theirs = fit_both_networks(*rows, seed, full)
+        short = deepcopy(ours)
+        set_parameters(short, fit_network(*rows, seed, replace(full, max_iter=8)))
+        losses.append([network_loss(model, *rows) for model in (ours, theirs, short)])
+    ours, theirs, short = np.mean(losses, axis=0)
+    assert abs(ours / theirs - 1) < bound
+    assert short / theirs - 1 > bound, "the bound must tell a few steps from many"
+
+
+def test_networks_say_what_scikit_learns_say_where_the_minimum_is_plain():
+    """One layer, a straight signal and a penalty that leaves little room for other minima."""
+    differences = []
+    for seed in range(20):
+        x, left, weight = network_problem(seed, "straight")
+        both = fit_both_networks(x, left, weight, seed, MLP((4,), alpha=20.0, tol=1e-8, max_iter=3000))
+        ours, theirs = (model.predict_proba(x)[:, 1] for model in both)
+        differences.append([abs(ours - theirs).max(), np.ptp(theirs)])
+    largest, ranges = np.transpose(differences)
+    assert np.median(ranges) > 0.5, "the signal must outlive the penalty"
+    assert np.median(largest) < 1e-3
+    assert np.max(largest) < 0.1
+
+
+def bent_rows(seed, n):
+    """Covariates and an outcome whose place has a bend, which logistic nodes cannot follow."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(n, 2))
+    return x, expit(1.5 * abs(x[:, :1]) - 1 + 0.6 * np.exp(0.3 * x[:, 1:]) * rng.normal(size=(n, 1)))
+
+
+def networks_from_other_weights(seed):
+    """The paper's networks, but each from weights of its own, as ours: all from the same is a matter of luck."""
+    return partial(naive.mlp, random_state=np.random.RandomState(seed))
+
+
+def test_trees_with_networks_gain_as_much_as_the_oracles():
+    """Mean log density of the training rows; five trees, whose differences have a standard deviation of 0.04."""
+    options = {**GROWTH, "c0": 0.5, "grid_size": 4}
+    gains = []
+    for seed in range(5):
+        x, u = bent_rows(seed, 150)
+        rows, rng = Rows(x, u, np.ones(150)), np.random.default_rng(seed)
+        network = MLP(alpha=1e-4, tol=1e-7, max_iter=1000)
+        tree, logistic = (
+            TreeGrower(rows, classifier, 2, growth("exhaustive", **options), rng).grow()
+            for classifier in (network, Logistic())
+        )
+        oracle = naive.grow_tree(x, u, networks_from_other_weights(seed), max_depth=2, **options)
+        log_dets = [one.forward_and_log_det(u[:, None], x)[1] for one in (tree, logistic)]
+        gains.append([np.mean(one) for one in (*log_dets, naive.forward_and_log_det(oracle, x, u)[1])])
+    ours, logistic, theirs = np.mean(gains, axis=0)
+    assert abs(ours - theirs) < 0.07
+    assert theirs - logistic > 0.2, "networks must matter"
+
+
+def test_the_papers_flow_is_as_good_as_the_literal_one_on_fresh_rows():
+    """Logistic trees, then networks, in few and small trees; two flows, whose differences have a deviation of 0.02."""
+    options = {"c0": 0.15, "grid_size": 3}
+    scores = []
+    for seed in range(2):
+        rows = [bent_rows(3 * seed + k, n) for k, n in enumerate((150, 100, 2000))]
+        mean, scale = rows[0][0].mean(axis=0), rows[0][0].std(axis=0)
+        train, validation, fresh = (((x - mean) / scale, u) for x, u in rows)
+        stages = [(naive.logistic, 3), (networks_from_other_weights(seed), 2)]
+        trees, _ = naive.train_flow(*train, *validation, stages, max_trees=6, **options)
+        papers = TreeFlowRegressor.paper().stages
+        ours = [Stage(stage.classifier, depth) for stage, (_, depth) in zip(papers, stages, strict=True)]
+        settings = {**options, "bounds": (0.0, 1.0), "max_trees": 6, "random_state": seed}
+        flows = [
+            TreeFlowRegressor.paper(stages=chosen, split_search=search, **settings).fit(*train, None, *validation)
+            for chosen, search in ((ours, "exhaustive"), (ours, "score"), (ours[:1], "exhaustive"))
+        ]
+        scores.append([naive.flow_log_density(trees, *fresh).mean(), *(flow.score(*fresh) for flow in flows)])
+    literal, exhaustive, paper, logistic = np.mean(scores, axis=0)
+    assert abs(exhaustive - literal) < 0.05
+    assert abs(paper - literal) < 0.05
+    assert literal - logistic > 0.2, "networks must matter"
