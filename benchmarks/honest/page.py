@@ -88,7 +88,7 @@ def _mean(rows: list[dict], column: Column) -> str:
 
 def _targets(checks: list[list[str]]) -> list[str]:
     if not checks:
-        return ["No target was set.", ""]
+        return ["No target was set for what is measured here.", ""]
     has_first = any(line[-1] for line in checks)
     header = ["truth", "rows", "method", "figure", "measured", "target", "met", "first measured"]
     cut = slice(None) if has_first else slice(-1)
