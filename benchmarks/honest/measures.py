@@ -10,10 +10,12 @@ SMALLEST = np.finfo(float).eps  # probability that a difference of two values of
 
 
 def is_covered(distribution, y: np.ndarray) -> np.ndarray:
-    """Whether outcomes y (n,) are in the central intervals of their rows, (levels, n)."""
-    ends = distribution.icdf(np.concatenate([TAILS, 1 - TAILS]))
-    low, high = ends[:, : len(LEVELS)].T, ends[:, len(LEVELS) :].T
-    return (low <= y) & (y <= high)
+    """Whether outcomes y (n,) are in the central intervals of their rows, (levels, n).
+
+    The CDF at y says so at once; the ends of the intervals would take much longer, and are not needed.
+    """
+    level = distribution.cdf(y)
+    return (level >= TAILS[:, None]) & (level <= 1 - TAILS[:, None])
 
 
 def coverage(distribution, y: np.ndarray, x0: np.ndarray | None = None) -> dict[str, float]:
