@@ -4,28 +4,32 @@ import numpy as np
 
 FRESH = 4_000  # rows on which a fit is scored
 LEVELS = (0.5, 0.9, 0.99)  # of the central intervals
-TAILS = np.array([(1 - level) / 2 for level in LEVELS])
 THIRDS = ("coverage_90_low", "coverage_90_middle", "coverage_90_high")  # of x0
 SMALLEST = np.finfo(float).eps  # probability that a difference of two values of a CDF can tell from none
 
 
-def is_covered(distribution, y: np.ndarray) -> np.ndarray:
-    """Whether outcomes y (n,) are in the central intervals of their rows, (levels, n).
+def coverage(distribution, y: np.ndarray, x0: np.ndarray | None = None) -> dict[str, float]:
+    """Share of outcomes y (n,) in each central interval, and in the 90 % interval of each third of the rows by x0.
 
     The CDF at y says so at once; the ends of the intervals would take much longer, and are not needed.
     """
-    level = distribution.cdf(y)
-    return (level >= TAILS[:, None]) & (level <= 1 - TAILS[:, None])
+    return coverage_of_levels(distribution.cdf(y), x0)
 
 
-def coverage(distribution, y: np.ndarray, x0: np.ndarray | None = None) -> dict[str, float]:
-    """Share of outcomes y (n,) in each central interval, and in the 90 % interval of each third of the rows by x0."""
-    inside = is_covered(distribution, y)
-    found = {f"coverage_{100 * level:.0f}": float(np.mean(row)) for level, row in zip(LEVELS, inside, strict=True)}
+def coverage_of_levels(level: np.ndarray, x0: np.ndarray | None = None) -> dict[str, float]:
+    """The same from the values (n,) of the CDF at the outcomes."""
+    inside = np.abs(level - 0.5) <= np.array(LEVELS)[:, None] / 2
+    found = {f"coverage_{100 * one:.0f}": float(np.mean(row)) for one, row in zip(LEVELS, inside, strict=True)}
     if x0 is not None:
         third = np.searchsorted(np.quantile(x0, [1 / 3, 2 / 3]), x0)
         found |= {name: float(np.mean(inside[1][third == k])) for k, name in enumerate(THIRDS)}
     return found
+
+
+def levels_by_draws(draws: np.ndarray, y: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Values (n,) of the CDF at outcomes y (n,), from draws (n, m): uniform if the draws are of their distribution."""
+    below = np.sum(draws <= y[:, None], axis=1)
+    return (below + rng.random(len(y))) / (draws.shape[1] + 1)
 
 
 def gaps(true: np.ndarray, fitted: np.ndarray, simple: np.ndarray) -> dict[str, float]:

@@ -226,6 +226,14 @@ def test_coverage_overall_and_by_thirds():
     assert set(measures.coverage(Normal(np.ones(3)), y[:3])) == {"coverage_50", "coverage_90", "coverage_99"}
 
 
+def test_levels_by_draws_are_uniform():
+    rng = np.random.default_rng(0)
+    level = measures.levels_by_draws(rng.normal(size=(5000, 19)), rng.normal(size=5000), rng)
+    assert kstest(level, "uniform").pvalue > 0.001
+    shifted = measures.levels_by_draws(rng.normal(size=(5000, 19)), rng.normal(1.0, size=5000), rng)
+    assert shifted.mean() == pytest.approx(norm.cdf(1 / np.sqrt(2)), abs=0.02)
+
+
 def test_gaps_and_differences():
     true, fitted, other = np.array([0.0, -1.0]), np.array([-0.5, -1.1]), np.array([-0.1, -1.1])
     found = measures.gaps(true, fitted, other)
