@@ -10,6 +10,9 @@ from benchmarks.big import run_big
 from benchmarks.complexity import complexity_runs, score_complexity
 from benchmarks.datasets import DATASETS
 from benchmarks.figures import write_figures
+from benchmarks.honest.cases import CASES as HONEST_CASES
+from benchmarks.honest.page import honest_page
+from benchmarks.honest.run import honest_runs, run_honest
 from benchmarks.kernels import CASES, run_kernels
 from benchmarks.literal import METHODS as LITERAL_METHODS
 from benchmarks.literal import literal_runs, score_run
@@ -83,6 +86,15 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--methods", type=_list_of(methods), default=methods, metavar="a,b")
     command.add_argument("--jobs", type=int, default=1, metavar="N", help="processes, one thread each")
     command.add_argument("--retry", action="store_true", help="run failed runs again")
+    command = commands.add_parser("honest", help="coverage and log-likelihood where the truth is known, with targets")
+    command.set_defaults(command=_honest)
+    command.add_argument("--splits", type=int, metavar="N", help="only the first N seeds")
+    command.add_argument("--methods", type=_list_of(METHODS), metavar="a,b")
+    command.add_argument("--truths", type=_list_of(HONEST_CASES), metavar="a,b")
+    command.add_argument("--jobs", type=int, default=1, metavar="N", help="processes, one thread each")
+    command.add_argument("--retry", action="store_true", help="run failed runs again")
+    command.add_argument("--again", action="store_true", help="run stored runs again, after a change of the model")
+    command.add_argument("--limit", type=float, metavar="SECONDS", help="of one run")
     command = commands.add_parser("report", help="write docs/results/*.md from the stored rows")
     command.set_defaults(command=_report)
     command.add_argument("names", nargs="?", type=_list_of(PAGES), default=PAGES, metavar="a,b")
@@ -162,6 +174,13 @@ def _big(options) -> int:
 def _microbiome(options) -> int:
     run_study(options.methods, options.jobs, options.retry)
     return _report(argparse.Namespace(names=["microbiome"]))
+
+
+def _honest(options) -> int:
+    runs = honest_runs(options.splits, options.methods, options.truths)
+    run_honest(runs, options.jobs, options.retry, options.again, options.limit)
+    print("\n".join(honest_page()))
+    return _report(argparse.Namespace(names=["honest"]))
 
 
 def _report(options) -> int:

@@ -8,6 +8,7 @@ from benchmarks.against_paper import SCORES, VERDICT_NOTE, count_of_verdicts, fi
 from benchmarks.big_page import big_page
 from benchmarks.comparisons import Groups, Score, fit_seconds, label, markdown_table, side_by_side, win_tie_loss
 from benchmarks.complexity import complexity_page
+from benchmarks.honest.page import honest_page
 from benchmarks.literal import literal_page
 from benchmarks.microbiome_page import microbiome_page
 from benchmarks.pictures import draw_dots, draw_pits, draw_times
@@ -218,7 +219,8 @@ OTHER_PAGES = {
     "complexity": complexity_page,
     "literal": lambda directory: literal_page(),  # has no picture
     "microbiome": microbiome_page,
-    "big": lambda directory: big_page(),  # has no picture
+    "big": lambda directory: big_page(),  # this and the next have no picture
+    "honest": lambda directory: honest_page(),
 }
 PAGES = (*EXPERIMENTS, *OTHER_PAGES)
 

@@ -47,7 +47,7 @@ def score_regions(run: Run) -> dict:
     x_train, y_train, x_test, y_test = prepared(run.dataset, run.split)
     flows, report, log_prob, aside = _rotated_flows(run.dataset, run.split, run.seed)
     wanted = METHODS[run.method](run.seed, y_train.shape[1])
-    clock = _Clock()
+    clock = Clock()
     regions, log_weights = None, equal_weights(log_prob.shape[1])
     if wanted.weights != "equal":
         regions = fit_regions(wanted.regions, x_train, np.ones(len(x_train)), np.random.default_rng(run.seed))
@@ -69,13 +69,13 @@ def _rotated_flows(dataset: str, split: int, seed: int):
     aside = np.random.default_rng(seed).permutation(len(x)) < VALIDATION_FRACTION * len(x)
     validation = {"X_val": x[aside], "y_val": y[aside]}
     model, report = _fitted(Run(dataset, split, "rotated_eta01", seed), x[~aside], y[~aside], **validation)
-    clock = _Clock()
+    clock = Clock()
     log_prob = [member.forward_and_log_det(y[:, None], x)[1] for member in model.mixture_.members]
     report |= {"n_train": len(x), "seconds": clock.seconds(after=report["seconds"])}
     return model, report, np.column_stack(log_prob), aside
 
 
-class _Clock:
+class Clock:
     """Seconds of a fit since it was made, by the wall and of the processor."""
 
     def __init__(self) -> None:
@@ -89,10 +89,10 @@ class _Clock:
 
 
 def _fitted(run: Run, x: np.ndarray, y: np.ndarray, **validation: np.ndarray):
-    _warm_up(run.method, several=y.ndim == 2)
+    warm_up(run.method, several=y.ndim == 2)
     model = METHODS[run.method](run.seed, 1 if y.ndim == 1 else y.shape[1])
     reset_peak_memory()
-    clock = _Clock()
+    clock = Clock()
     model.fit(x, y, **validation)
     report = {
         "settings": settings(model),
@@ -104,7 +104,7 @@ def _fitted(run: Run, x: np.ndarray, y: np.ndarray, **validation: np.ndarray):
 
 
 @cache
-def _warm_up(method: str, several: bool) -> None:
+def warm_up(method: str, several: bool) -> None:
     """Compile or load every kernel of a method once a process, so that no run is charged for it."""
     x, noise = np.random.default_rng(0).normal(size=(2, 60, 2))
     d, y = (2, x + noise) if several else (1, x[:, 0] + noise[:, 0])

@@ -389,9 +389,9 @@ def sandbox(tmp_path, monkeypatch):
     monkeypatch.setattr(scoring, "N_SIMULATED", 150)
     monkeypatch.setattr(figures, "N_SIMULATED", 150)
     monkeypatch.setattr(fits, "N_ROWS", 150)
-    scoring._warm_up.cache_clear()
+    scoring.warm_up.cache_clear()
     yield tmp_path
-    scoring._warm_up.cache_clear()
+    scoring.warm_up.cache_clear()
 
 
 def score(name, dataset, method, split=0):
