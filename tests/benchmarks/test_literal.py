@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.stats import kstest
 
-from benchmarks import cli, literal, report
+from benchmarks import cli, literal
 from benchmarks.rows import Run, Store
 
 FEW = {"max_trees": 1, "grid_size": 1}
@@ -36,7 +36,7 @@ def sandbox(tmp_path, monkeypatch):
     """Rows and page in a temporary directory; flows of a few small trees."""
     for module in (literal, cli):
         monkeypatch.setattr(module, "Store", lambda name: Store(name, tmp_path))
-    monkeypatch.setattr(report, "RESULTS", tmp_path)
+    monkeypatch.setattr(cli, "RESULTS", tmp_path)
     small = {name: partial(fit, **FEW) for name, fit in literal.METHODS.items()}
     monkeypatch.setattr(literal, "METHODS", small)
     return tmp_path
