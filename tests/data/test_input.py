@@ -5,9 +5,12 @@ import re
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 from sklearn.cluster import DBSCAN, KMeans
 from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
 
 from treecdf import MLP, BoostedTrees, Logistic, Stage, TreeFlowRegressor
 from treecdf.training.parameters import RULES
@@ -58,7 +61,7 @@ BAD_TABLES = {
     "outcomes whose mean is NaN": ((X, 1e306 * Y), r"y is beyond 1e\+303 in row 0: rescale it"),
     "weights that add up to almost nothing": (
         (X, Y, np.full(60, 1e-20)),
-        "weights add up to 6e-19.*between 1e-09 and 1e.12; divide them by their mean",
+        "weights add up to 6e-19.*between 1e-09 and 1e.12; set weights_are=",
     ),
     "weights that add up to too much": (
         (X, Y, np.full(60, 1e16)),
@@ -67,7 +70,8 @@ BAD_TABLES = {
     "weights whose sum is infinite": ((X, Y, np.full(60, 1e308)), "weights add up to inf"),
     "one weight that is too large": ((X, Y, changed(np.ones(60), 5, 1e20)), r"weights add up to 1e\+20"),
     "infinity in X": ((changed(X, (2, 0), np.inf), Y), "X contains infinity"),
-    "dates in a frame": ((pd.DataFrame({"day": pd.date_range("2020", periods=60)}), Y), "'day' of X holds dates"),
+    "dates and text": ((pd.DataFrame({"day": [pd.Timestamp("2020"), "x"] * 30}), Y), "'day' of X holds dates and"),
+    "dates as outcomes": ((X, pd.date_range("2020", periods=60)), "y holds dates"),
     "flat X": ((X[:, 0], Y), "Expected 2D array, got 1D array"),
     "no rows": ((X[:0], Y[:0]), r"0 sample\(s\)"),
     "one row": ((X[:1], Y[:1]), r"1 row\(s\).*at least 2 are required"),
@@ -209,6 +213,7 @@ BAD_PARAMETERS = {
     "weights": ["stack", None, 3, ["equal"], True],
     "regions": [0, -1, 2.5, None, True, "kmeans", [], np.nan, DBSCAN(), KMeans],
     "random_state": ["a", -1, 2.5, [1, 2], True],
+    "weights_are": ["count", None, True],
     "margin": [0, -0.1, np.nan, 11, "a", None],
     "penalty": ["mean", None, True],
     "c0": [0, 1, -0.1, np.nan, "a", None, True],
@@ -349,7 +354,7 @@ def test_lengths_must_match(fitted):
         fitted.score(X, Y[:-1])
     distribution = fitted.predict_distribution(X)
     for ask in (distribution.logpdf, distribution.pdf, distribution.cdf, distribution.pit):
-        with pytest.raises(ValueError, match=r"Expected y of shape \(60,\) or \(60, m\); got \(59,\)"):
+        with pytest.raises(ValueError, match=r"Expected y of shape \(60,\) or \(60, m\), .*; got \(59,\)"):
             ask(Y[:-1])
     with pytest.raises(ValueError, match=r"shape \(60,\), one outcome for each row; got \(59,\)"):
         distribution.crps(Y[:-1])
@@ -388,7 +393,7 @@ def test_bad_levels(fitted):
     with pytest.raises(ValueError, match=r"levels of shape .*\(60, m\); got \(60, 2, 2\)"):
         distribution.icdf(np.full((60, 2, 2), 0.5))
     for level in (0, 1, 1.5, -1):
-        with pytest.raises(ValueError, match=f"level between 0 and 1; got {level}"):
+        with pytest.raises(ValueError, match=f"level between 0 and 1, or several; got {level}"):
             distribution.interval(level)
 
 
@@ -556,3 +561,21 @@ def test_read_only_and_strided_arrays_need_no_further_compilation():
     for weight in (strided, frozen):
         model().fit(X, Y, weight)
     assert len(search_sums.signatures) == known
+
+
+def test_tables_of_pyarrow_and_lazy_frames_are_read():
+    frame = pd.DataFrame(X, columns=["a", "b"]).assign(city=np.where(X[:, 0] > 0, "x", "y"))
+    model = TreeFlowRegressor(effort="fast", max_trees=2, random_state=0).fit(frame, Y)
+    lazy = pl.DataFrame({name: frame[name].to_list() for name in frame}).lazy()
+    for other in (pa.Table.from_pandas(frame), lazy):
+        np.testing.assert_array_equal(model.predict(other), model.predict(frame))
+        again = TreeFlowRegressor(effort="fast", max_trees=2, random_state=0).fit(other, Y)
+        assert again.feature_names_in_.tolist() == ["a", "b", "city"]
+        np.testing.assert_array_equal(again.predict(frame), model.predict(frame))
+
+
+def test_a_pipeline_with_sparse_rows_says_what_helps():
+    frame = pd.DataFrame({"city": np.where(X[:, 0] > 0, "x", "y")})
+    pipe = make_pipeline(OneHotEncoder(), TreeFlowRegressor(effort="fast"))
+    with pytest.raises(TypeError, match=r"OneHotEncoder\(sparse_output=False\), or leave out the encoder"):
+        pipe.fit(frame, Y)

@@ -1,57 +1,131 @@
-"""How the columns of a table become numbers: numbers with missing values, and categories."""
+"""How the columns of a table become numbers: numbers with missing values, dates, and categories."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from treecdf._common.typing import Array, Ints
-
-# A column as it was read (see `reading`): float64 with NaN where a value is missing, or an object array of the names
-# of levels with None where one is missing.
-Column = NDArray[Any]
+from treecdf._common.numerics import weighted_quantile
+from treecdf._common.typing import Array, Column, Ints, Units
+from treecdf.data.units import draw_folds
 
 _MOST_INDICATORS = 16  # Levels with an indicator of their own; categories with more levels also get mean outcomes.
-_PRIOR_ROWS = 10.0  # The mean of all outcomes counts for so many rows in the mean of a level.
+_PRIOR_ROWS = (0.2, 200.0)  # The mean of all outcomes counts for at least and at most so many rows in that of a level.
+_RIDGE_ROWS = 1.0  # Rows that the prior of slopes counts for.
+_MOST_COLUMNS_A_ROW = 0.2  # With more other columns for each row, means of levels do not allow for these.
+Order = tuple[str, ...] | None  # The levels of a column in their order; None if they have none.
 _N_FOLDS = 5  # Folds for the out-of-fold means of levels.
 
 
 @dataclass(frozen=True)
 class Number:
-    """A column of numbers; a missing value gets the median, and an indicator if training rows had missing values."""
+    """A column of numbers; a missing value gets the median, and an indicator if training rows had missing values.
+
+    If they had none, nothing was learnt of missing values: they stay NaN, and the bases average over what they may be.
+    """
 
     median: float
     has_gaps: bool
 
     @staticmethod
-    def fit(column: Column) -> Number:
-        """From training values (n,)."""
-        gaps = np.isnan(column)
-        return Number(float(np.median(column[~gaps])) if not gaps.all() else 0.0, bool(gaps.any()))
+    def fit(column: Column, weight: Array) -> Number:
+        """From training values (n,) and weights (n,)."""
+        known = ~np.isnan(column)
+        if not known.any():
+            return Number(0.0, True)
+        return Number(weighted_quantile(column[known], weight[known], 0.5), not known.all())
 
     @property
     def width(self) -> int:
         """Number of columns that the encoder returns."""
         return 1 + self.has_gaps
 
+    @property
+    def typical(self) -> Array:
+        """Numbers (width,) that can take the place of missing ones."""
+        return np.array([self.median, 0.0])[: self.width]
+
     def __call__(self, column: Column) -> Array:
         """Values (n,) as numbers (n, width)."""
+        if not self.has_gaps:
+            return column[:, None]
         gaps = np.isnan(column)
-        filled = np.where(gaps, self.median, column)
-        return np.column_stack([filled, gaps]) if self.has_gaps else filled[:, None]
+        return np.column_stack([np.where(gaps, self.median, column), gaps])
+
+
+@dataclass(frozen=True)
+class Date:
+    """A column of points in time: days since the earliest of the training rows, and what varies of the calendar.
+
+    A missing value gets the medians and an indicator if training rows had missing values, else it stays NaN.
+    """
+
+    first: int  # the earliest point in time of the training rows, in microseconds since 1970
+    parts: tuple[str, ...]  # "days", then those of "month", "weekday" and "hour" that vary
+    medians: Array  # of the parts
+    has_gaps: bool
+
+    @staticmethod
+    def fit(column: Column, weight: Array) -> Date:
+        """From training values (n,) and weights (n,)."""
+        known = ~np.isnat(column)
+        if not known.any():
+            return Date(0, ("days",), np.zeros(1), True)
+        column, weight = column[known], weight[known]
+        first = int(column.min().astype(np.int64))
+        is_one_day = len(np.unique(column.astype("M8[D]"))) == 1  # then days and hours say the same
+        others = ("month", "weekday") if is_one_day else ("month", "weekday", "hour")
+        varied = [name for name in others if len(np.unique(_part(name, column, first))) > 1]
+        parts = ("days", *varied)
+        medians = np.array([weighted_quantile(_part(name, column, first), weight, 0.5) for name in parts])
+        return Date(first, parts, medians, not known.all())
+
+    @property
+    def width(self) -> int:
+        """Number of columns that the encoder returns."""
+        return len(self.parts) + self.has_gaps
+
+    @property
+    def typical(self) -> Array:
+        """Numbers (width,) that can take the place of missing ones."""
+        return np.append(self.medians, 0.0)[: self.width]
+
+    def __call__(self, column: Column) -> Array:
+        """Points in time (n,) as numbers (n, width)."""
+        gaps = np.isnat(column)
+        known = np.where(gaps, np.datetime64(self.first, "us"), column)
+        numbers = np.column_stack([_part(name, known, self.first) for name in self.parts])
+        numbers = np.where(gaps[:, None], self.medians if self.has_gaps else np.nan, numbers)
+        return np.column_stack([numbers, gaps]) if self.has_gaps else numbers
+
+    def __str__(self) -> str:
+        """The numbers in words."""
+        first = np.datetime64(self.first, "us").astype("M8[s]")
+        return ", ".join([f"days since {str(first).replace('T', ' ').removesuffix(' 00:00:00')}", *self.parts[1:]])
+
+
+def _part(name: str, column: NDArray[np.datetime64], first: int) -> Array:
+    """A part of points in time (n,) as a number: days since `first`, month 1 to 12, weekday 0 (Monday) to 6, hour."""
+    if name == "days":
+        return np.asarray((column - np.datetime64(first, "us")) / np.timedelta64(1, "D"), np.float64)
+    if name == "month":
+        return (column.astype("M8[M]").astype(np.int64) % 12 + 1).astype(np.float64)
+    day = column.astype("M8[D]")
+    if name == "weekday":
+        return ((day.astype(np.int64) + 3) % 7).astype(np.float64)  # 1970 began on a Thursday
+    return np.asarray((column - day) / np.timedelta64(1, "h"), np.float64)
 
 
 @dataclass(frozen=True)
 class Category:
     """A column of names: indicators of the common levels, and mean outcomes of all of them if there are many.
 
-    A missing value is a level of its own if training rows had any. A level that training rows did not have has no
-    indicator and the mean of all rows.
+    A missing value is a level of its own if training rows had any. A level that training rows did not have is NaN in
+    all numbers: the bases average over what it may be.
     """
 
     levels: tuple[str, ...]  # most common first
@@ -60,8 +134,8 @@ class Category:
     means: Array  # (n_levels + 1, d or 0), standardised; the last row is for other levels
 
     @staticmethod
-    def fit(column: Column, z: Array, weight: Array) -> Category:
-        """From training values (n,), standardised outcomes z (n, d) and weights (n,)."""
+    def fit(column: Column, z: Array, weight: Array, others: Array) -> Category:
+        """From training values (n,), standardised outcomes z (n, d), weights (n,) and other columns (n, k)."""
         total: Counter[str | None] = Counter()
         for name, own in zip(column.tolist(), weight.tolist(), strict=True):
             total[name] += own
@@ -74,7 +148,7 @@ class Category:
         category = Category(levels, missing_place, n_indicators, np.empty((0, 0)))
         if len(names) <= _MOST_INDICATORS:
             return category
-        means = _means_of_levels(category.codes(column), len(names), z, weight)
+        means = _means_of_levels(category.codes(column), len(names), _allowing_for(others, z, weight), weight)
         return Category(levels, missing_place, n_indicators, means)
 
     @property
@@ -87,21 +161,29 @@ class Category:
         """Number of columns that the encoder returns."""
         return self.n_indicators + self.means.shape[1]
 
-    def cross_fit(self, column: Column, z: Array, weight: Array, fold: Ints) -> Array:
+    @property
+    def typical(self) -> Array:
+        """Numbers (width,) that can take the place of missing ones: no common level, and the mean of all rows."""
+        return np.append(np.zeros(self.n_indicators), self.means[-1:])
+
+    def cross_fit(self, column: Column, z: Array, weight: Array, fold: Ints, others: Array) -> Array:
         """Numbers (n, width) of the training rows; the means of levels are out-of-fold."""
         numbers, code = self(column), self.codes(column)
         if self.means.size:
             for f in range(_N_FOLDS):
-                own = fold == f
-                others = _means_of_levels(code[~own], self.n_levels, z[~own], weight[~own])
-                numbers[own, self.n_indicators :] = others[code[own]]
+                own, learns = fold == f, fold != f
+                rest = _allowing_for(others[learns], z[learns], weight[learns])
+                means = _means_of_levels(code[learns], self.n_levels, rest, weight[learns])
+                numbers[own, self.n_indicators : self.n_indicators + means.shape[1]] = means[code[own]]
         return numbers
 
     def __call__(self, column: Column) -> Array:
         """Names (n,) as numbers (n, width)."""
         code = self.codes(column)
         indicators = (code[:, None] == np.arange(self.n_indicators)).astype(np.float64)
-        return np.hstack([indicators, self.means[code]]) if self.means.size else indicators
+        numbers = np.hstack([indicators, self.means[code]]) if self.means.size else indicators
+        numbers[code == self.n_levels] = np.nan
+        return numbers
 
     def codes(self, column: Column) -> Ints:
         """Place (n,) of each name among the levels; `n_levels` for names that are not among them."""
@@ -111,11 +193,77 @@ class Category:
         return np.array([code.get(name, unknown) for name in column.tolist()], np.int64)
 
 
+@dataclass(frozen=True)
+class Ordered(Category):
+    """A category whose levels have an order: their places in it are a number beside those of the category.
+
+    A missing value and a level that has no place get the median place of the training rows, if these had them.
+    """
+
+    order: tuple[str, ...]
+    median: float
+
+    @staticmethod
+    def of(category: Category, order: Sequence[str], column: Column, weight: Array) -> Ordered:
+        """The category with the order of its levels, from training values (n,) and weights (n,)."""
+        made = Ordered(
+            category.levels, category.missing_place, category.n_indicators, category.means, tuple(order), np.nan
+        )
+        place = made.places(column)
+        known = ~np.isnan(place)
+        return replace(made, median=weighted_quantile(place[known], weight[known], 0.5) if known.any() else 0.0)
+
+    @property
+    def width(self) -> int:
+        """Number of columns that the encoder returns."""
+        return super().width + 1
+
+    @property
+    def typical(self) -> Array:
+        """Numbers (width,) that can take the place of missing ones."""
+        return np.append(super().typical, self.median)
+
+    def places(self, column: Column) -> Array:
+        """Place (n,) of each name in the order; NaN for a missing value and for a name without a place."""
+        place = {name: float(k) for k, name in enumerate(self.order)}
+        return np.array([place.get(name, np.nan) for name in column.tolist()])
+
+    def __call__(self, column: Column) -> Array:
+        """Names (n,) as numbers (n, width)."""
+        numbers, place = super().__call__(column), self.places(column)
+        is_known = ~np.isnan(numbers[:, 0])
+        return np.column_stack([numbers, np.where(np.isnan(place) & is_known, self.median, place)])
+
+
 def _means_of_levels(code: Ints, n_levels: int, z: Array, weight: Array) -> Array:
-    """Means (levels + 1, d) of standardised outcomes z (n, d), drawn towards 0, the mean of all of them."""
+    """Means (levels + 1, d) of outcomes z (n, d), drawn towards 0, the mean of all of them.
+
+    They are drawn as in a model of random effects: the more, the more outcomes differ within levels, and the less these
+    differ from one another.
+    """
     total = np.bincount(code, weight, minlength=n_levels + 1)
-    sums = [np.bincount(code, weight * column, minlength=n_levels + 1) for column in z.T]
-    return np.column_stack([column / (total + _PRIOR_ROWS) for column in sums])
+    sums = np.column_stack([np.bincount(code, weight * column, minlength=n_levels + 1) for column in z.T])
+    plain = sums / np.maximum(total, 1e-300)[:, None]
+    within = weight @ (z - plain[code]) ** 2 / max(total.sum() - (total > 0).sum(), 1.0)
+    size = total.sum() - (total**2).sum() / total.sum()
+    between = np.maximum(total @ plain**2 - ((total > 0).sum() - 1) * within, 0.0) / max(float(size), 1e-300)
+    prior = np.clip(within / np.maximum(between, 1e-300), *_PRIOR_ROWS)
+    return sums / (total[:, None] + prior)
+
+
+def _allowing_for(others: Array, z: Array, weight: Array) -> Array:
+    """What of the outcomes z (n, d) a linear regression on other columns (n, k) leaves, with mean 0."""
+    share = weight / weight.sum()
+    z = z - share @ z
+    if others.shape[1] > _MOST_COLUMNS_A_ROW * len(z):
+        return z
+    unit = np.abs(others).max(axis=0)
+    others = others / np.where(unit > 0, unit, 1.0)  # squares of large numbers overflow
+    centered = others - share @ others
+    spread = np.sqrt(share @ centered**2)
+    centered = centered / np.where(spread > 0, spread, np.inf)
+    gram = centered.T @ (weight[:, None] * centered) + _RIDGE_ROWS * np.eye(others.shape[1])
+    return z - centered @ np.linalg.solve(gram, centered.T @ (weight[:, None] * z))
 
 
 def _standardised(y: Array, weight: Array) -> Array:
@@ -128,31 +276,60 @@ def _standardised(y: Array, weight: Array) -> Array:
     return part / np.where(spread > 0, spread, 1.0)
 
 
+def _fit_simple(column: Column, weight: Array) -> Number | Date:
+    """The encoder of a column of numbers or dates."""
+    return Number.fit(column, weight) if column.dtype.kind == "f" else Date.fit(column, weight)
+
+
+def _fit_levels(column: Column, order: Order, z: Array, weight: Array, others: Array) -> Category:
+    """The encoder of a column of names, whose levels may have an order."""
+    category = Category.fit(column, z, weight, others)
+    # Of two levels the one indicator says the order too.
+    return category if order is None or category.n_levels <= 2 else Ordered.of(category, order, column, weight)
+
+
 @dataclass(frozen=True)
 class Covariates:
     """How each column of the user's table becomes numbers."""
 
-    columns: tuple[Number | Category, ...]
+    columns: tuple[Number | Date | Category, ...]
 
     @staticmethod
     def cross_fit(
-        columns: Sequence[Column], y: Array, weight: Array, rng: np.random.Generator
+        columns: Sequence[Column],
+        y: Array,
+        weight: Array,
+        unit: Units,
+        rng: np.random.Generator,
+        orders: Sequence[Order] | None = None,
     ) -> tuple[Covariates, Array]:
-        """The encoders, and the training rows (n, k), from columns (n,), outcomes y (n, d) and weights (n,)."""
+        """The encoders, and the training rows (n, k), from columns (n,), outcomes y (n, d), weights and units (n,).
+
+        orders: the levels of each column in their order, None where they have none.
+        """
+        orders = [None] * len(columns) if orders is None else orders
         z = _standardised(y, weight)
-        made = tuple(Number.fit(c) if c.dtype.kind == "f" else Category.fit(c, z, weight) for c in columns)
+        simple = {j: _fit_simple(column, weight) for j, column in enumerate(columns) if column.dtype.kind in "fM"}
+        others = np.hstack([np.zeros((len(y), 0)), *(np.nan_to_num(part(columns[j])) for j, part in simple.items())])
+        made = tuple(
+            simple[j] if j in simple else _fit_levels(column, order, z, weight, others)
+            for j, (column, order) in enumerate(zip(columns, orders, strict=True))
+        )
         covariates = Covariates(made)
         if not any(isinstance(part, Category) and part.means.size for part in made):
             return covariates, covariates(columns)
-        fold = rng.permutation(len(y)) % _N_FOLDS
+        fold = draw_folds(unit, _N_FOLDS, rng)
         parts = [
-            part.cross_fit(column, z, weight, fold) if isinstance(part, Category) else part(column)
+            part.cross_fit(column, z, weight, fold, others) if isinstance(part, Category) else part(column)
             for part, column in zip(made, columns, strict=True)
         ]
         return covariates, np.ascontiguousarray(np.hstack(parts))
 
     def __call__(self, columns: Sequence[Column]) -> Array:
-        """Numbers (n, k) of columns (n,), rows next to each other in memory."""
+        """Numbers (n, k) of columns (n,), rows next to each other in memory; NaN where nothing was learnt of a value.
+
+        That is a missing value in a column that had none in the training rows, or a new level.
+        """
         parts = [part(column) for part, column in zip(self.columns, columns, strict=True)]
         return np.ascontiguousarray(np.hstack(parts))
 
@@ -161,10 +338,15 @@ class Covariates:
         """k, the number of columns that all encoders return together."""
         return sum(part.width for part in self.columns)
 
+    def filled(self, x: Array) -> Array:
+        """The numbers x (n, k) with typical ones in place of NaN."""
+        return np.where(np.isnan(x), np.concatenate([part.typical for part in self.columns]), x)
+
     @property
     def kinds(self) -> tuple[str, ...]:
-        """What each column is taken for: "number" or "category"."""
-        return tuple("number" if isinstance(part, Number) else "category" for part in self.columns)
+        """What each column is taken for: "number", "date" or "category"."""
+        names = {Number: "number", Date: "date"}
+        return tuple(names.get(type(part), "category") for part in self.columns)
 
     def places(self) -> list[slice]:
         """Which of the k numbers each column has become."""

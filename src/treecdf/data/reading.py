@@ -16,11 +16,13 @@ from typing import Any, TypeGuard
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import issparse
 from sklearn.utils.validation import check_array
 
 from treecdf._common.protocols import Frame
-from treecdf._common.typing import Array
-from treecdf.data.columns import Column, Covariates
+from treecdf._common.typing import Array, Column
+from treecdf.data.columns import Covariates, Order
+from treecdf.data.dates import are_ambiguous, as_dates, as_seconds
 
 _OWNER = "treecdf"  # How messages in scikit-learn's words name the estimator.
 
@@ -40,28 +42,31 @@ class Schema:
 
 def learn_columns(
     X: ArrayLike | Frame, categorical_features: Any = None
-) -> tuple[tuple[str, ...] | None, list[Column]]:
-    """Names of the columns (None for an array), and the columns, each of numbers or of names as its values say."""
+) -> tuple[tuple[str, ...] | None, list[Column], list[Order]]:
+    """Names of the columns (None for an array), the columns as their values say, and the orders of their levels."""
+    X = _opened(X)
     if is_frame(X):
         names = _names_of(X)
         _check_shape(X.shape)
         declared = _declared(categorical_features, list(X.columns))
-        return names, [
+        columns = [
             _read(_values(X[name]), f"column {text!r}", "category" if declared[j] or _is_categorical(X[name]) else None)
             for j, (name, text) in enumerate(zip(X.columns, names, strict=True))
         ]
+        return names, columns, [_order(X[name]) for name in X.columns]
     values = _as_array(X)
-    if categorical_features is None and values.dtype.kind not in "OUS":
-        return None, list(_as_numbers(values).T)
+    if categorical_features is None and values.dtype.kind not in "OUSmM":
+        columns = list(_as_numbers(values).T)
+        return None, columns, [None] * len(columns)
     values = check_array(values, dtype=None, ensure_all_finite=False, estimator=_OWNER, input_name="X")
     declared = _declared(categorical_features, values.shape[1])
-    return None, [
-        _read(column, f"column {j}", "category" if declared[j] else None) for j, column in enumerate(values.T)
-    ]
+    columns = [_read(column, f"column {j}", "category" if declared[j] else None) for j, column in enumerate(values.T)]
+    return None, columns, [None] * len(columns)
 
 
 def read_columns(schema: Schema, X: ArrayLike | Frame) -> list[Column]:
     """The columns of new rows, each of the kind that training rows had; columns of frames are known by their names."""
+    X = _opened(X)
     kinds = schema.covariates.kinds
     if is_frame(X):
         X = _in_order(schema, X, _names_of(X))
@@ -73,13 +78,28 @@ def read_columns(schema: Schema, X: ArrayLike | Frame) -> list[Column]:
     values = _as_array(X)
     if schema.names is not None and schema.names != _numbered(schema.n_columns):
         _warn(f"X does not have valid feature names, but {_OWNER} was fitted with feature names")
-    if values.dtype.kind not in "OUS" and set(kinds) <= {"number"}:
+    if values.dtype.kind not in "OUSmM" and set(kinds) <= {"number"}:
         numbers = _as_numbers(values)
         _check_width(schema, numbers.shape[1])
         return list(numbers.T)
     values = check_array(values, dtype=None, ensure_all_finite=False, estimator=_OWNER, input_name="X")
     _check_width(schema, values.shape[1])
     return [_read(column, f"column {j}", kind) for j, (column, kind) in enumerate(zip(values.T, kinds, strict=True))]
+
+
+def _opened(X: Any) -> Any:
+    """X as a frame if it is a pyarrow Table or a LazyFrame of polars, else as it came; sparse matrices are refused."""
+    if hasattr(X, "column_names") and hasattr(X, "to_pandas"):
+        return X.to_pandas()
+    if hasattr(X, "collect") and hasattr(X, "collect_schema") and not hasattr(X, "shape"):
+        return X.collect()
+    if issparse(X):
+        raise TypeError(
+            "Sparse data was passed for X, but dense data is required. In a pipeline let the step before make dense "
+            "rows, such as OneHotEncoder(sparse_output=False), or leave out the encoder, as text columns are read as "
+            "they are; else use X.toarray()."
+        )
+    return X
 
 
 def is_frame(X: object) -> TypeGuard[Frame]:
@@ -100,13 +120,13 @@ def _names_of(X: Frame) -> tuple[str, ...]:
 
 
 def _in_order(schema: Schema, X: Frame, names: Sequence[str]) -> Frame:
-    """The frame with the columns of the training frame in their order."""
+    """The frame with the columns of the training frame in their order, without those that the model does not know."""
     wanted = schema.names
     if wanted is None:
         if all(isinstance(name, str) for name in X.columns):
             _warn(f"X has feature names, but {_OWNER} was fitted without feature names")
         return X
-    if set(wanted) != set(names):
+    if not set(wanted) <= set(names):
         raise ValueError(_mismatch(wanted, names))
     if tuple(names) == wanted:
         return X
@@ -217,6 +237,8 @@ def _as_numbers(X: Any) -> Array:
 
 def _values(column: Any) -> NDArray[Any]:
     """The values (n,) of a frame's column."""
+    if getattr(column.dtype, "tz", None) is not None and hasattr(column, "dt"):
+        column = column.dt.tz_convert("UTC").dt.tz_localize(None)  # else pandas makes an object of every value
     return np.asarray(column.to_numpy())
 
 
@@ -225,26 +247,61 @@ def _is_categorical(column: Any) -> bool:
     return dtype == "category" or dtype.startswith(("Categorical", "Enum"))
 
 
+def _order(column: Any) -> Order:
+    """The levels of a frame's column in their order, None if they have none."""
+    if not getattr(column.dtype, "ordered", False):
+        return None
+    return tuple(str(_name(_plain(level), "an order")) for level in column.dtype.categories)
+
+
 def _read(values: NDArray[Any], where: str, kind: str | None) -> Column:
-    """A column as numbers or names, as `kind` says, or as its values say if that is None."""
-    if values.dtype.kind in "mM" or (values.dtype.kind == "O" and any(_is_date(value) for value in values)):
-        raise ValueError(
-            f"{where} of X holds dates: turn them into numbers first, for example days since a date, month, weekday."
-        )
+    """A column as numbers, dates or names, as `kind` says, or as its values say if that is None."""
     if kind == "category":
         return _names(values, where)
-    numbers = _numbers(values, where)
+    if kind != "number":
+        dates = as_dates(values)
+        if dates is not None:
+            return dates
+    if kind == "date":
+        return _missing_dates(values, where)
+    numbers = as_seconds(values)
+    if numbers is None:
+        numbers = _numbers(values, where)
     if numbers is None:
         if kind == "number":
             raise ValueError(f"{where} of X had numbers when the model was fitted; got {_first_name(values)!r}.")
-        return _names(values, where)
+        return _names_of_levels(values, where)
     if np.isinf(numbers).any():
         raise ValueError(f"{where} of X contains infinity: covariates must be finite or missing.")
     return numbers
 
 
+def _missing_dates(values: NDArray[Any], where: str) -> Column:
+    """A column whose dates are all missing; complains if there are other values."""
+    for value in values.tolist():
+        if not _is_gap(value) and as_dates(np.array([value], dtype=object)) is None:
+            raise ValueError(f"{where} of X had dates when the model was fitted; got {value!r}.")
+    if not all(_is_gap(value) for value in values.tolist()):
+        raise ValueError(f"{where} of X had dates when the model was fitted; got dates mixed with times of day.")
+    return np.full(len(values), np.datetime64("NaT"), dtype="M8[us]")
+
+
+def _names_of_levels(values: NDArray[Any], where: str) -> Column:
+    """A column of names that is to be learnt; complains about dates among them."""
+    if values.dtype.kind == "O":
+        date = next((value for value in values.tolist() if _is_date(value)), None)
+        if date is not None:
+            raise ValueError(f"{where} of X holds dates and other values: got {date!r} beside {_first_name(values)!r}.")
+    if are_ambiguous(values):
+        _warn(
+            f"{where} of X looks like dates in which day and month cannot be told apart, and is read as a category: "
+            "write them as 2026-01-31 if they are."
+        )
+    return _names(values, where)
+
+
 def _is_date(value: object) -> bool:
-    return isinstance(value, datetime.date | datetime.timedelta | np.datetime64 | np.timedelta64)
+    return isinstance(value, datetime.date | datetime.time | datetime.timedelta | np.datetime64 | np.timedelta64)
 
 
 def _is_gap(value: object) -> bool:
@@ -290,4 +347,6 @@ def _name(value: Any, where: str) -> str | None:
 
 
 def _first_name(values: NDArray[Any]) -> Any:
-    return _plain(next(value for value in values if not _is_gap(value) and not _is_number(value)))
+    """The first value that is neither a number nor a date, or else not a number."""
+    others = [value for value in values if not _is_gap(value) and not _is_number(value)]
+    return _plain(next((value for value in others if not _is_date(value)), others[0]))

@@ -14,6 +14,7 @@ from treecdf.data.table import Table
 
 _FEWEST_ROWS = 10.0  # weight of the rows that a value needs to be found as an atom
 _SMALLEST_SHARE = 0.02  # share of all rows that a value needs to be found as an atom
+_WORTH_A_HINT = 0.1  # share of all rows that a value of a rounded outcome needs to be told: smaller ones are everywhere
 _STANDS_OUT = 10.0  # an atom comes so many times as often as the values around it
 _NEIGHBOURS = 10  # values on either side that are "around" an atom
 _MOST_ATOMS = 20  # atoms that are found at most
@@ -71,9 +72,11 @@ def read_atoms(atoms: Setting, table: Table) -> Array:
 
 
 def find_atoms(y: Array, weight: Array) -> Array:
-    """Values of outcomes y (n,) that come far more often than the values around them."""
+    """Values of outcomes y (n,) that come far more often than the values around them, or both of two."""
     values, place = np.unique(y, return_inverse=True)
     count = np.bincount(place, weight)
+    if len(values) == 2:
+        return values if count.min() >= 2 and count.sum() >= _FEWEST_ROWS else values[:0]
     often = np.flatnonzero(count >= max(_FEWEST_ROWS, _SMALLEST_SHARE * weight.sum()))
     found = []
     for k in often:
@@ -137,23 +140,44 @@ def continuous_part(
 
 def notes(table: Table, atoms: Setting, resolution: Setting) -> tuple[str, ...]:
     """Sentences for the summary about values that come again and again and about rounding, given the settings."""
-    told = []
-    if table.y.shape[1] == 1:
-        y, total = table.y[:, 0], table.weight.sum()
-        values = find_atoms(y, table.weight) if atoms is None else read_atoms(atoms, table)
-        for value in values:
-            share = table.weight[y == value].sum() / total
-            hint = "; atoms='auto' would model that" if atoms is None else ", an atom"
-            told.append(f"note: the outcome is {value:g} in {share:.0%} of the rows{hint}")
     steps = [recording_step(column) for column in table.y.T]
-    if resolution is None and any(steps) and _is_coarse(table.y, steps):
+    told = _notes_on_values(table, atoms, steps[0]) if table.y.shape[1] == 1 else []
+    is_all_atoms = atoms is not None and bool(atom_labels(table.y[:, 0], read_atoms(atoms, table)).all())
+    if is_all_atoms:
+        told.append("note: all outcomes are atoms: every other value has probability 0")
+    elif resolution is None and any(steps) and _is_coarse(table.y, steps):
         told.append(
             f"note: outcomes are recorded in steps of {', '.join(f'{s:g}' for s in steps)}; see resolution='auto'"
         )
     grid = read_grid(resolution, table)
     if grid is not None:
         told.append(f"note: outcomes are taken as rounded to {', '.join(f'{s:g}' for s in grid.step)}")
+    if grid is not None or (atoms is not None and len(read_atoms(atoms, table))):
+        told.append(
+            "note: with atoms or a grid the log density has a unit of its own; to compare with a model that has "
+            "others, use the CRPS (treecdf.metrics.crps_scorer)"
+        )
     return tuple(told)
+
+
+def _notes_on_values(table: Table, atoms: Setting, step: float) -> list[str]:
+    """Sentences about values of one outcome, recorded in this step, that come again and again."""
+    y, total = table.y[:, 0], table.weight.sum()
+    known = np.unique(y)
+    if len(known) == 2:
+        two = f"note: the outcome has two values, {known[0]:g} and {known[1]:g}: a classifier is what is wanted"
+        return [two if atoms is not None else f"{two}; atoms='auto' gives their probabilities"]
+    told = []
+    for value in find_atoms(y, table.weight) if atoms is None else read_atoms(atoms, table):
+        share = table.weight[y == value].sum() / total
+        if atoms is not None:
+            told.append(f"note: the outcome is {value:g} in {share:.0%} of the rows, an atom")
+        elif step == 0 or share >= _WORTH_A_HINT:
+            told.append(
+                f"note: the outcome is {value:g} in {share:.0%} of the rows; atoms='auto' would model that (its score "
+                "has another unit: compare by CRPS)"
+            )
+    return told
 
 
 def _is_coarse(y: Array, steps: Sequence[float]) -> bool:
@@ -163,6 +187,8 @@ def _is_coarse(y: Array, steps: Sequence[float]) -> bool:
 
 def atom_labels(y: Array, values: Array) -> Ints:
     """Labels (n,) of outcomes y (n,): 0 for no atom, else the place of its value, counted from 1."""
+    if not len(values):
+        return np.zeros(len(y), np.int64)
     place = np.searchsorted(values, y)
     is_atom = (place < len(values)) & (values[np.minimum(place, len(values) - 1)] == y)
     return np.where(is_atom, place + 1, 0)
@@ -171,9 +197,10 @@ def atom_labels(y: Array, values: Array) -> Ints:
 def recording_step(y: Array) -> float:
     """The unit outcomes y (n,) were recorded in: they are its multiples, apart from an offset. 0 if there is none."""
     values = np.unique(y)
+    is_two = len(values) == 2 and len(y) >= _FEWEST_ROWS
     is_new = np.diff(values) > _SAME_VALUE * np.abs(values[[0, -1]]).max()
     values = values[np.append(True, is_new)]
-    if len(values) < 3:
+    if len(values) < 2 or (len(values) == 2 and not is_two):
         return 0.0
     step = np.diff(values).min()
     with np.errstate(over="ignore"):

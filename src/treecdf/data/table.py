@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import datetime
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,11 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_array
 
 from treecdf._common.protocols import Frame
-from treecdf._common.typing import Array, Bools, Bound, Ints
-from treecdf.data.columns import Column, Covariates
+from treecdf._common.typing import Array, Bools, Bound, Column, Ints, Units
+from treecdf.data.columns import Covariates
+from treecdf.data.dates import as_seconds
 from treecdf.data.reading import Schema, learn_columns, read_columns
+from treecdf.data.units import check_groups, order_of_content, units_of_content, units_of_groups, units_of_ranks
 
 # Outcomes up to here have finite log densities, quantiles, means and standard deviations under every model; means were
 # NaN from about 1e306 on.
@@ -28,67 +31,144 @@ _SMALLEST_SUM, _LARGEST_SUM = 1e-9, 1e12
 class Table:
     """Covariates x (n, q), outcomes y (n, d), weights (n,); rows of no weight are left out.
 
-    number (n,) counts the rows as the user does.
+    number (n,) counts the rows as the user does. Rows of one unit (n,) are on the same side of every division.
     """
 
     x: Array
     y: Array
     weight: Array
     number: Ints
+    unit: Units
 
     def __len__(self) -> int:
         return len(self.x)
 
     def take(self, rows: Ints | Bools) -> Table:
         """The table of some of the rows."""
-        return Table(self.x[rows], self.y[rows], self.weight[rows], self.number[rows])
+        return Table(self.x[rows], self.y[rows], self.weight[rows], self.number[rows], self.unit[rows])
 
 
 def learn_table(
     X: ArrayLike | Frame,
     y: ArrayLike,
     sample_weight: ArrayLike | None,
+    groups: ArrayLike | None,
     categorical_features: Any,
     rng: np.random.Generator,
+    merge: bool = True,
+    weights_are: str = "counts",
 ) -> tuple[Table, Schema]:
-    """The validated table of training rows, and what is learnt of its columns."""
-    names, columns = learn_columns(X, categorical_features)
-    rows = _align(columns, y, sample_weight)
+    """The validated table of training rows, and what is learnt of its columns.
+
+    merge: copies become one row. weights_are: "counts" of rows, or "relative", which are divided by their mean.
+    """
+    names, columns, orders = learn_columns(X, categorical_features)
+    rows = _align(columns, y, sample_weight, groups)
     with np.errstate(over="ignore"):  # an infinite sum is refused
         check_sum_of_weights(float(rows.weight.sum()))
-    covariates, x = Covariates.cross_fit(rows.columns, rows.y, rows.weight, rng)
-    return Table(x, rows.y, rows.weight, rows.number), Schema(names, covariates)
+    if weights_are == "relative":
+        rows = replace(rows, weight=rows.weight / rows.weight.mean())
+    if groups is not None:
+        check_groups(rows.unit)
+    if merge:
+        rows = rows.merged()
+    covariates, x = Covariates.cross_fit(rows.columns, rows.y, rows.weight, rows.unit, rng, orders)
+    return Table(x, rows.y, rows.weight, rows.number, rows.unit), Schema(names, covariates)
 
 
-def read_table(schema: Schema, X: ArrayLike | Frame, y: ArrayLike, sample_weight: ArrayLike | None) -> Table:
-    """The validated table of rows with columns like those of the training rows."""
-    rows = _align(read_columns(schema, X), y, sample_weight)
-    return Table(schema.covariates(rows.columns), rows.y, rows.weight, rows.number)
+def read_table(
+    schema: Schema,
+    X: ArrayLike | Frame,
+    y: ArrayLike,
+    sample_weight: ArrayLike | None,
+    groups: ArrayLike | None = None,
+    is_piece: bool = False,
+) -> Table:
+    """The validated table of rows with columns like those of the training rows.
+
+    is_piece: other rows are elsewhere, so that units come from values and not from ranks.
+    """
+    rows = _align(read_columns(schema, X), y, sample_weight, groups, is_piece)
+    x = schema.covariates.filled(schema.covariates(rows.columns))
+    return Table(x, rows.y, rows.weight, rows.number, rows.unit)
 
 
 def read_covariates(schema: Schema, X: ArrayLike | Frame) -> Array:
-    """Covariates (n, q) as the fitted model sees them, rows next to each other in memory."""
-    return schema.covariates(read_columns(schema, X))
+    """Covariates (n, q) as the fitted model sees them, rows next to each other in memory.
+
+    They are NaN, with a warning, where nothing was learnt of a value: in a column without missing values in the
+    training rows, and of a level that these did not have.
+    """
+    x = schema.covariates(read_columns(schema, X))
+    unknown = np.isnan(x)
+    if unknown.any():
+        _warn_of_unknown(schema, unknown)
+    return x
+
+
+def _warn_of_unknown(schema: Schema, unknown: Bools) -> None:
+    """Say which columns have values, at the unknown (n, q) numbers, that nothing was learnt of."""
+    names = schema.names or tuple(str(j) for j in range(schema.n_columns))
+    for name, kind, place in zip(names, schema.covariates.kinds, schema.covariates.places(), strict=True):
+        n = int(unknown[:, place].any(axis=1).sum())
+        if n:
+            what = "missing values" if kind == "number" else "missing values or levels"
+            warnings.warn(
+                f"Column {name} has {what} in {n} row(s) such as training rows did not have: predictions average over "
+                "what the value may be.",
+                UserWarning,
+                stacklevel=4,
+            )
 
 
 @dataclass(frozen=True)
 class _Aligned:
-    """Columns, outcomes (n, d), weights (n,) and row numbers (n,) of the rows that have a weight."""
+    """Columns, outcomes (n, d), weights, row numbers, units and contents (n,) of the rows that have a weight."""
 
     columns: list[Column]
     y: Array
     weight: Array
     number: Ints
+    unit: Units
+    content: Units  # equal for copies of a row, of the same group if there are groups
+    rank: Units  # the same, made of ranks
+
+    def merged(self) -> _Aligned:
+        """The distinct rows, in an order that depends on what they hold alone; copies add up their weights.
+
+        Copies of a single row make two, each with half of the weight: a training needs rows to set aside.
+        """
+        order, starts = order_of_content(self.content, self.rank, self.weight)
+        weight = np.add.reduceat(self.weight[order], starts)
+        number = np.minimum.reduceat(self.number[order], starts)
+        first, unit = order[starts], self.unit[order[starts]]
+        if len(first) == 1 and weight[0] >= 2:
+            first, weight, number = first.repeat(2), (weight / 2).repeat(2), number.repeat(2)
+            unit = np.arange(2, dtype=np.uint64)
+        columns = [column[first] for column in self.columns]
+        return _Aligned(columns, self.y[first], weight, number, unit, self.content[first], self.rank[first])
 
 
-def _align(columns: Sequence[Column], y: ArrayLike, sample_weight: ArrayLike | None) -> _Aligned:
+def _align(
+    columns: Sequence[Column],
+    y: ArrayLike,
+    sample_weight: ArrayLike | None,
+    groups: ArrayLike | None,
+    is_piece: bool = False,
+) -> _Aligned:
     outcomes = read_outcomes(y)
     n = len(columns[0])
     if n != len(outcomes):
         raise ValueError(f"X has {n} rows and y has {len(outcomes)}: they must have the same number.")
     weight = read_weights(sample_weight, n)
     counted = np.flatnonzero(weight > 0)
-    return _Aligned([column[counted] for column in columns], outcomes[counted], weight[counted], counted)
+    columns, outcomes = [column[counted] for column in columns], outcomes[counted]
+    content = units_of_content(columns, outcomes)
+    unit = rank = content if is_piece else units_of_ranks(columns, outcomes)
+    if groups is not None:
+        unit = units_of_groups(groups, n)[counted]
+        content = content ^ unit
+    return _Aligned(columns, outcomes, weight[counted], counted, unit, content, rank)
 
 
 def outcome_names(y: Any, n_outcomes: int) -> tuple[str, ...]:
@@ -105,6 +185,7 @@ def read_outcomes(y: ArrayLike, n_outcomes: int | None = None) -> Array:
         raise ValueError("y is missing: the model requires y to be passed, but the target y is None.")
     if isinstance(y, np.ma.MaskedArray):
         y = np.ma.filled(y.astype(np.float64), np.nan)
+    y = _durations_as_seconds(y)
     try:
         values = check_array(
             y, dtype=np.float64, ensure_2d=False, ensure_all_finite=False, allow_nd=True, input_name="y"
@@ -124,6 +205,28 @@ def read_outcomes(y: ArrayLike, n_outcomes: int | None = None) -> Array:
     if n_outcomes is not None and values.shape[1] != n_outcomes:
         raise ValueError(f"Expected y with {n_outcomes} outcome(s); got {values.shape[1]}.")
     return np.ascontiguousarray(values)
+
+
+def _durations_as_seconds(y: Any) -> Any:
+    """Outcomes with durations as numbers of seconds, on every pandas; dates are refused."""
+    if hasattr(y, "columns") and hasattr(y, "to_numpy"):
+        columns = [np.asarray(y[name].to_numpy()) for name in y.columns]
+        if not any(column.dtype.kind in "mM" for column in columns):
+            return y
+        return np.column_stack([_durations_as_seconds(column) for column in columns])
+    if not hasattr(y, "dtype"):
+        return y
+    values = np.asarray(y.to_numpy() if hasattr(y, "to_numpy") else y)
+    seconds = as_seconds(values.ravel())
+    if seconds is not None:
+        return seconds.reshape(values.shape)
+    objects = values.flat if values.dtype.kind == "O" else ()
+    if values.dtype.kind == "M" or any(isinstance(value, datetime.date) for value in objects):
+        raise ValueError(
+            "y holds dates, and an outcome is a number: take the time until or since some date. Durations are read as "
+            "seconds."
+        )
+    return y
 
 
 def read_weights(sample_weight: ArrayLike | None, n: int) -> Array:
@@ -177,13 +280,20 @@ def check_bounds(table: Table, bounds: Sequence[Bound], name: str) -> None:
         y = table.y[:, j]
         outside = (y < (-np.inf if low is None else low)) | (y > (np.inf if high is None else high))
         if outside.any():
-            row = int(np.argmax(outside))
+            row = _first_of_user(table, outside)
             raise ValueError(
                 f"Outcome {j} of {name} is {y[row]:g} in row {table.number[row]}, outside its bounds ({low}, {high})."
             )
-    if (np.abs(table.y) > _LARGEST_OUTCOME).any():
-        row = int(np.argmax((np.abs(table.y) > _LARGEST_OUTCOME).any(axis=1)))
+    too_large: Bools = np.max(np.abs(table.y), axis=1) > _LARGEST_OUTCOME
+    if too_large.any():
+        row = _first_of_user(table, too_large)
         raise ValueError(f"{name} is beyond {_LARGEST_OUTCOME:g} in row {table.number[row]}: rescale it.")
+
+
+def _first_of_user(table: Table, where: Bools) -> int:
+    """Place in the table of the row, among those where a mask (n,) is true, that the user has first."""
+    places = np.flatnonzero(where)
+    return int(places[np.argmin(table.number[places])])
 
 
 def check_size(table: Table, atoms: int = 0) -> None:
@@ -198,7 +308,7 @@ def check_sum_of_weights(total: float) -> None:
     if not _SMALLEST_SUM <= total <= _LARGEST_SUM:
         raise ValueError(
             f"The sample weights add up to {total:g}. They count as numbers of rows, so their sum has to be between "
-            f"{_SMALLEST_SUM:g} and {_LARGEST_SUM:g}; divide them by their mean if only their ratios matter."
+            f"{_SMALLEST_SUM:g} and {_LARGEST_SUM:g}; set weights_are='relative' if only their ratios matter."
         )
 
 
@@ -209,7 +319,7 @@ def check_counts(table: Table, min_samples_node: float) -> None:
     if total < fewest and not (table.weight == 1).all():
         warnings.warn(
             f"The sample weights add up to {total:g} for {len(table)} rows. They count as numbers of rows, so "
-            f"no node reaches min_samples_node={min_samples_node:g}; multiply them if that is not meant.",
+            f"no node reaches min_samples_node={min_samples_node:g}; weights_are='relative' makes their mean 1.",
             UserWarning,
             stacklevel=3,
         )

@@ -1,0 +1,57 @@
+"""Rows that share covariates although chance would not have it so: perhaps they belong together."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from treecdf._common.typing import Array, Units
+from treecdf.data.recording import recording_step
+from treecdf.data.units import units_of_content
+
+_MOST_ROWS = 20_000  # rows that are looked at; they are in the order of their content, which is a random one
+_MOST_COLUMNS = 64  # columns up to which some may be left out
+_MOST_LEFT_OUT = 3  # columns in which rows of a group may differ
+_MANY = 0.3  # share of the rows with a twin that is worth a note
+_BY_CHANCE = 0.1  # twins of a row that chance would give, at most: more are no sign of groups
+
+
+def note_on_twins(x: Array) -> tuple[str, ...]:
+    """A sentence for the summary if many rows of x (n, q) share all covariates, or all but a few, with another row."""
+    x = x[:_MOST_ROWS]
+    q = x.shape[1]
+    chance = np.array([_chance(column) for column in x.T])
+    varied = [len(np.unique(column)) for column in x.T]
+    # A sum over the columns, so that leaving one out is to take its part away.
+    nothing = np.empty((len(x), 0))
+    parts = [units_of_content([column, np.full(len(x), float(j))], nothing) for j, column in enumerate(x.T)]
+    content: Units = np.asarray(np.sum(parts, axis=0, dtype=np.uint64))
+    rest = list(range(q))
+    for k in range(1 + min(_MOST_LEFT_OUT, q - 1)):
+        if k:
+            if q > _MOST_COLUMNS:
+                break
+            worst = max(rest, key=lambda j: (_share_of_twins(content - parts[j]), varied[j]))
+            rest.remove(worst)
+            content = content - parts[worst]
+        share = _share_of_twins(content)
+        if share >= _MANY and len(x) * np.prod(chance[rest]) <= _BY_CHANCE:
+            which = "all covariates" if k == 0 else f"all but {k} of {q} columns of covariates"
+            return (
+                f"note: {share:.0%} of the rows share {which} with another row; if such rows belong together (one "
+                "person, one place), pass groups= to fit, or intervals for new ones will be too narrow",
+            )
+    return ()
+
+
+def _chance(column: Array) -> float:
+    """Probability that two rows agree in a column by chance; next to none in numbers that are on no grid."""
+    if recording_step(column) == 0 and len(np.unique(column)) > 2:
+        return 1 / len(column) ** 2
+    _, count = np.unique(column, return_counts=True)
+    return float(((count / len(column)) ** 2).sum())
+
+
+def _share_of_twins(content: Units) -> float:
+    """Share of the rows (n,) whose content is that of another row."""
+    _, place, count = np.unique(content, return_inverse=True, return_counts=True)
+    return float((count[place] > 1).mean())
