@@ -32,7 +32,8 @@ from treecdf.bases.learners import (
     polynomial,
     process,
 )
-from treecdf.bases.learners.boosting import BoostingSettings, boost_scores
+from treecdf.bases.learners.boosting import BoostingSettings, boost_scores, packed_nodes
+from treecdf.bases.mean import Mean
 from treecdf.training.defaults import default_learners, default_scales
 
 N, Q, N_FOLDS = 100, 3, 4
@@ -386,7 +387,8 @@ def test_added_trees_are_those_of_a_plain_walk(depth, n_outputs):
     leaf = rng.normal(size=(6, 2**depth, n_outputs))
     start = rng.normal(size=(40, n_outputs))
     scores = start.copy()
-    add_trees(codes, column, cut, missing_left, leaf, 0.3, scores)
+    nodes = packed_nodes(column, cut, missing_left, column >= 0)
+    add_trees(np.ascontiguousarray(codes.T), nodes, leaf, 0.3, scores)
     trees = list(zip(column, cut, missing_left, leaf, strict=True))
     expected = [start[i] + 0.3 * np.sum([walk(tree, codes, i) for tree in trees], axis=0) for i in range(40)]
     np.testing.assert_allclose(scores, expected, rtol=1e-12)
@@ -514,7 +516,7 @@ def test_the_gradient_of_the_network_is_right():
     sizes = [(3, 5), (5, 4), (4, 1)]
     layers = [(rng.normal(size=(2, a, b)), rng.normal(size=(2, 1, b))) for a, b in sizes]
     x, y, weight = rng.normal(size=(2, 7, 3)), rng.normal(size=(2, 7)), rng.uniform(0.5, 2, (2, 7))
-    gradients = network._gradients(layers, x, y, weight)
+    gradients = network._gradients(layers, x, lambda output: (output - y[..., None]) * weight[..., None])
     for layer, gradient in zip(layers, gradients, strict=True):
         for part, slope in zip(layer, gradient, strict=True):
             assert slope.shape == part.shape
@@ -530,7 +532,7 @@ def test_the_gradient_of_the_network_is_right():
 
 def test_new_rows_get_the_mean_of_the_networks_and_left_out_rows_their_own():
     model, left_out = cross_fit(LEARNERS["network"])
-    each = model.each(X)
+    each = model.outputs(X)[..., 0]
     assert each.shape == (N_FOLDS, N)
     assert np.array_equal(left_out, each[FOLD, np.arange(N)])
     np.testing.assert_allclose(model(X), each.mean(axis=0), rtol=1e-6)
@@ -686,7 +688,7 @@ def test_very_many_rows_have_neighbours_unless_they_are_far_away(effort):
 
 
 def test_many_covariates_get_neither_products_nor_a_process():
-    assert names(200, 100)[:2] == ["linear", "trees of depth 3"]
+    assert names(200, 100)[:3] == ["lasso", "linear", "trees of depth 3"]
     for n, q in ((50, 8), (200, 20), (5000, 33), (5000, 64)):
         for learner in default_learners(n, q, "default"):
             if isinstance(learner, Polynomial) and learner.degree > 1:
@@ -716,3 +718,15 @@ def test_examples_run(module):
     found = doctest.testmod(module)
     assert found.attempted > 3
     assert found.failed == 0
+
+
+def test_learners_that_change_nothing_are_not_asked():
+    """A learner without weight in the stack and without a component of its own."""
+
+    def refuse(x):
+        raise AssertionError("asked in vain")
+
+    x = np.random.default_rng(0).normal(size=(5, 2))
+    predictors = (lambda x: x[:, 0], refuse, lambda x: x[:, 1])
+    mean = Mean(("a", "b", "c"), predictors, np.array([1.0, 0.0, 0.0]), np.array([2]))
+    np.testing.assert_array_equal(mean(x), x)

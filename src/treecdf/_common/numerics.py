@@ -32,3 +32,12 @@ def weighted_moments(values: Array, weight: Array) -> Moments:
     part = (values - middle) / np.where(half > 0, half, 1.0)
     mean = share @ part
     return Moments(middle, middle + half * mean, half * np.sqrt(share @ (part - mean) ** 2))
+
+
+def weighted_quantile(values: Array, weight: Array, level: float) -> float:
+    """The quantile of values (n,) of which each counts `weight` (n,) times; halfway if it is between two of them."""
+    order = np.argsort(values, kind="stable")
+    reached = np.cumsum(weight[order])
+    sides = (np.searchsorted(reached, level * reached[-1], side) for side in ("left", "right"))
+    lower, upper = (float(values[order[min(k, len(order) - 1)]]) for k in sides)
+    return lower / 2 + upper / 2

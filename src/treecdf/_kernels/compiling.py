@@ -181,18 +181,21 @@ def _say_once(reason: str) -> None:
         )
 
 
-# On a terminal
+# On stderr
 
 
 def announce_compilation(stream: TextIO | None = None) -> bool:
-    """Say on a terminal that the first fit compiles its kernels; True when there is nothing on disk yet."""
+    """Say on stderr that the first fit compiles its kernels; True when there is nothing on disk yet."""
     if config.DISABLE_JIT:  # type: ignore[attr-defined]
         return False
     cold = not any(compiled.signatures for compiled in _REGISTERED) and not any(
         compiled._cache.is_warm() for compiled in _REGISTERED
     )
     stream = stream or sys.stderr
-    if cold and stream.isatty():
-        stream.write("treecdf: compiling its kernels, once per installation (about ten seconds)\n")
+    if cold and stream is not None:
+        stream.write(
+            "treecdf: compiling its kernels, once per installation (about fifteen seconds; `treecdf warmup` does it "
+            "beforehand)\n"
+        )
         stream.flush()
     return cold

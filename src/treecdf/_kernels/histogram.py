@@ -11,6 +11,7 @@ import numpy as np
 from treecdf._kernels.compiling import inlined_kernel, ordered_kernel
 
 _TILE_SUMS = 2**16  # numbers of the histograms that are made at a time (512 kB), so that they stay in the cache
+_TILE_ROWS = 256  # rows that go through a tree together when it predicts
 _TILE_COLUMNS = 32  # columns that are looked at together at least: each tile copies the rows' gradients
 
 
@@ -258,11 +259,34 @@ def add_leaves(codes, root_of, column, cut, missing_left, leaf, rate, scores):
 
 
 @ordered_kernel
-def add_trees(codes, column, cut, missing_left, leaf, rate, scores):
-    """Add `rate` times the leaves of all trees to the scores (n, K) of every row: trees on the first axis."""
+def add_trees(codes, nodes, leaf, rate, scores):
+    """Add `rate` times the leaves of all trees to the scores (n, K) of every row, whose bins are codes (n, q).
+
+    nodes (trees, 2^D - 1): column, first and span of each inner node, as `packed_nodes` puts them into one number. A
+    row goes right if its bin minus `first`, as a byte, is above the span: then the bin is past the cut, or missing.
+    """
     n_trees, n_leaves, n_outputs = leaf.shape
-    for t in range(n_trees):
-        for i in range(len(scores)):
-            k = leaf_of(codes, i, t, column, cut, missing_left, n_leaves)
-            for o in range(n_outputs):
-                scores[i, o] += rate * leaf[t, k, o]
+    n, q = codes.shape
+    n_inner, byte = np.uint64(n_leaves - 1), np.uint64(255)
+    bins, inner, leaves, sums = codes.reshape(-1), nodes.reshape(-1), leaf.reshape(-1), scores.reshape(-1)
+    # The rows of a tile take a step of their walk together: the processor works on many of them at the same time.
+    at = np.empty(_TILE_ROWS, np.uint64)
+    for first in range(0, n, _TILE_ROWS):
+        size = min(_TILE_ROWS, n - first)
+        for t in range(n_trees):
+            root, width = np.uint64(t) * n_inner, 1
+            for i in range(size):
+                at[i] = np.uint64(0)
+            while width < n_leaves:
+                for i in range(size):
+                    k = at[np.uint64(i)]
+                    node = inner[root + k]
+                    code = np.uint64(bins[np.uint64((first + i) * q) + (node >> np.uint64(16))])
+                    is_right = ((code + np.uint64(256) - ((node >> np.uint64(8)) & byte)) & byte) > (node & byte)
+                    at[np.uint64(i)] = k + k + np.uint64(1) + np.uint64(is_right)
+                width *= 2
+            for i in range(size):
+                k = (np.uint64(t * n_leaves) + at[np.uint64(i)] - n_inner) * np.uint64(n_outputs)
+                row = np.uint64((first + i) * n_outputs)
+                for o in range(n_outputs):
+                    sums[row + np.uint64(o)] += rate * leaves[k + np.uint64(o)]

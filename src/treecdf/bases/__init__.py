@@ -2,10 +2,12 @@
 
 from treecdf.bases.atoms import Atoms
 from treecdf.bases.box import Support
-from treecdf.bases.conditional import Conditional, ConditionalSettings
+from treecdf.bases.components import ComponentLearner
+from treecdf.bases.conditional import Conditional
 from treecdf.bases.mean import TrainingRows
 from treecdf.bases.protocol import Base, Bound
 from treecdf.bases.rotation import Rotation
+from treecdf.bases.stacked import Stack
 from treecdf.bases.student import Student
 from treecdf.bases.transform import OutcomeTransform
 
@@ -13,10 +15,11 @@ __all__ = [
     "Atoms",
     "Base",
     "Bound",
+    "ComponentLearner",
     "Conditional",
-    "ConditionalSettings",
     "OutcomeTransform",
     "Rotation",
+    "Stack",
     "Student",
     "Support",
     "TrainingRows",

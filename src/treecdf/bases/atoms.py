@@ -12,17 +12,22 @@ from treecdf.bases.learners.boosting import BoostedScores, BoostingSettings, boo
 from treecdf.data.recording import atom_labels
 from treecdf.data.scaling import Standardizer
 from treecdf.data.table import Table
+from treecdf.data.units import draw_folds
 
 _N_FOLDS = 5
 # Log odds of atoms are boosted like log scales, at twice the rate. It was set in development; ADR 15 has the models.
 _BOOSTING = BoostingSettings(max_depth=3, rate=0.1, max_rounds=400, subsample=0.7, n_bins=64)
 _PRIOR_ROWS = 0.5  # rows that each label has before the first: none starts at probability 0
+_NEVER = -1e4  # log odds of what is no atom, if training rows had nothing else
 _SMALLEST_CURVATURE = 1e-3  # keeps Newton steps finite where a label is certain
 
 
 @dataclass(frozen=True)
 class Atoms:
-    """P(y = a | x) of each atom a, and of none of them, by boosted trees of x."""
+    """P(y = a | x) of each atom a, and of none of them, by boosted trees of x.
+
+    If training rows had nothing but atoms, what is no atom has probability 0.
+    """
 
     values: Array  # (K,), ascending
     standardize: Standardizer
@@ -34,8 +39,10 @@ class Atoms:
         standardize = Standardizer.fit(table.x, table.weight)
         label = atom_labels(table.y[:, 0], values)
         n_labels = len(values) + 1
-        share = np.bincount(label, table.weight, minlength=n_labels) + _PRIOR_ROWS
-        start = np.log(share / share.sum())
+        count = np.bincount(label, table.weight, minlength=n_labels)
+        start = np.log((count + _PRIOR_ROWS) / (count + _PRIOR_ROWS).sum())
+        if count[0] == 0:
+            start[0] = _NEVER
 
         def loss(scores: Array, rows: Ints) -> tuple[Array, Array, Array]:
             log_prob = log_softmax(scores, axis=1)
@@ -43,7 +50,7 @@ class Atoms:
             is_label = label[rows][:, None] == np.arange(n_labels)
             return -log_prob[is_label], prob - is_label, prob * (1 - prob) + _SMALLEST_CURVATURE
 
-        fold = rng.permutation(len(table)) % min(_N_FOLDS, len(table))
+        fold = draw_folds(table.unit, _N_FOLDS, rng)
         scores, _ = boost_scores(loss, standardize(table.x), table.weight, start, fold, _BOOSTING, rng)
         return Atoms(values, standardize, scores)
 

@@ -123,8 +123,3 @@ class Support(Unconditional):
             above = 1 + _TAIL_SCALE * ((self.high_tail / (1 - u)) ** (1 / _TAIL_SHAPE) - 1)
             middle = np.clip((u - self.low_tail) / core, 0.0, 1.0)
         return np.where(u < self.low_tail, below, np.where(1 - u < self.high_tail, above, middle))
-
-    def tail_moments(self) -> tuple[Array, Array]:
-        """First and second moments of the distance beyond the box, in a tail, on the box's scale."""
-        a, s = _TAIL_SHAPE, _TAIL_SCALE
-        return np.array(s / (a - 1)), np.array(2 * s**2 / ((a - 1) * (a - 2)))

@@ -1,28 +1,28 @@
-"""The conditional base: regressors say where the outcome is, boosted trees say how sure they are.
+"""The conditional base: a mixture of Student t or normal components whose parameters depend on x.
 
-p(y | x) before the trees is a mixture of Student t distributions, one for each mean learner and one for their stack;
-log scales and weights are functions of x, boosted on the likelihood. Training rows only ever see predictions of models
-that were fitted without them.
+Density, CDF, quantiles, bounds and tails are written here once; what gives locations, log scales and weights at x, and
+how it is learnt, is in `stacked`, `boosted_mixture` and `network_mixture`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 from scipy.special import logsumexp
 
 from treecdf._common.numerics import FAR
+from treecdf._common.random import child
 from treecdf._common.steps import PLAIN_STEPS, Steps
 from treecdf._common.typing import Array, Ints
-from treecdf._kernels.student import mixture_forward, mixture_inverse, mixture_loss
-from treecdf.bases.learners.boosting import BoostedScores, BoostingSettings, boost_scores
-from treecdf.bases.learners.protocol import Learner
-from treecdf.bases.mean import Mean, TrainingRows
+from treecdf._kernels.mixtures import mixture_forward, mixture_inverse
+from treecdf._kernels.tails import T5
+from treecdf.bases.components import ComponentLearner, Components
+from treecdf.bases.mean import TrainingRows
 from treecdf.bases.protocol import Bound, WholeCube
+from treecdf.bases.reach import Reach, averaged, widened
 from treecdf.bases.selection import choose_transform
+from treecdf.bases.straightening import choose_scale
 from treecdf.bases.transform import OutcomeTransform
 from treecdf.data.recording import recording_step
 
@@ -32,17 +32,12 @@ _LARGEST_LOG_SCALE = 10.0  # scales are at most this, whatever the trees say
 _BROAD_SCALE = 2.0  # standard deviations of the outcome: scale of the component for rows that nobody foresaw
 _BROAD_SCALE_OF_LOGS = 1.0  # the same after logarithms, where twice as much would be orders of magnitude
 _BROAD_STEPS = 100  # of expectation maximisation
-_SPREAD = np.sqrt(5 / 3)  # standard deviation of a t with five degrees of freedom
-_START_OF_SCALE = 0.7  # times the error of a component: where boosting of its log scale begins
-_START_OF_STACK = 1.5  # logit of the stack's weight where boosting begins, 0 for the others: it is the best guess
-
-
-@dataclass(frozen=True)
-class ConditionalSettings:
-    """How a conditional base is trained: the mean learners in the order they are tried, and the boosting of scales."""
-
-    learners: Sequence[Learner]
-    scales: BoostingSettings
+_WIDEST = 0.95  # quantile of the training rows' standard deviations that `widest` is
+# Standard deviation of each tail at scale 1, as the trees see it; t with 1 and 2 degrees of freedom have none.
+_SPREAD = np.array([3.0, 2.0, np.sqrt(3), np.sqrt(5 / 3), np.sqrt(5 / 4), 1.0])
+# Where the CDF of a component is looked at, in scales from its location: even steps, then a growing distance
+_STEPS = np.concatenate([np.arange(0.35, 2.0, 0.35), 2.1 * 1.55 ** np.arange(11)])
+_KNOTS = np.concatenate([-_STEPS[::-1], [0.0], _STEPS])
 
 
 @dataclass(frozen=True)
@@ -54,19 +49,21 @@ class Conditional(WholeCube):
     """
 
     transform: OutcomeTransform
-    mean: Mean
-    scores: BoostedScores  # log scales and logits of the weights
+    components: Components
+    tail: int  # of all components but the broad one
     floor: float  # smallest log scale
     log_broad: float  # log weight of the broad component
     bound: tuple[float, float]  # on the transformed scale; infinite where there is none
     support: tuple[float, float]  # the same in the outcome's own unit
     range: tuple[Array, Array]  # of the covariates, three times that of the training rows; they are held at its ends
     typical: tuple[Array, Array]  # mean and scale of what the trees see
+    reach: Reach  # of the training rows
+    widest: float  # log scale of a component as wide as most training rows' distributions are at most
     rotation: None = None
 
     @staticmethod
     def cross_fit(
-        settings: ConditionalSettings,
+        learner: ComponentLearner,
         rows: TrainingRows,
         bound: Bound,
         rng: np.random.Generator,
@@ -76,8 +73,8 @@ class Conditional(WholeCube):
 
         Parameters
         ----------
-        settings : ConditionalSettings
-            Mean learners and how scales are boosted.
+        learner : ComponentLearner
+            What learns the components.
         rows : TrainingRows
             Standardised covariates (n, q), outcomes (n,), weights and folds (n,).
         bound : pair of float or None
@@ -95,33 +92,38 @@ class Conditional(WholeCube):
             Of the training rows, by models that did not see their fold.
         """
         x, y, weight = rows.x, rows.y, rows.weight
-        transform = choose_transform(x, y, weight, 0.0 if bound[0] is None else bound[0], rng)
+        later = child(rng)  # for what follows the steps: a fit that goes on does not know every state between them
+        rows = replace(rows, scale=choose_scale(x, y, weight, rows.fold, rng))
+        transform = choose_transform(rows, 0.0 if bound[0] is None else bound[0], rng)
         g, log_slope = transform.forward(y)
         rise = np.exp(-np.median(log_slope)) if transform.unit > 0 else transform.scale
         step = recording_step(y) / rise
-        mean, location = Mean.cross_fit(settings.learners, replace(rows, y=g), step, rng, steps)
-        floor = max(_SMALLEST_LOG_SCALE, np.log(_FLOOR * step) if step > 0 else -np.inf)
-        features = TrainingRows(_features(x, location), g, weight, rows.fold)
-        fit = partial(_fit_scores, location, features, floor, settings.scales, rng)
-        scores, left_out = steps.learn(rng, features.x.shape[1], (len(x), 2 * location.shape[1]), fit)
+        floor = smallest_log_scale(step)
+        learnt = learner.cross_fit(replace(rows, y=g), step, floor, rng, steps)
         low, high = (_transformed(end, transform) for end in bound)
         base = Conditional(
             transform,
-            mean,
-            scores,
+            learnt.model,
+            learnt.tail,
             floor,
             log_broad=-np.inf,
             bound=(-np.inf if low is None else low, np.inf if high is None else high),
             support=(-np.inf if bound[0] is None else bound[0], np.inf if bound[1] is None else bound[1]),
             range=(2 * x.min(axis=0) - x.max(axis=0), 2 * x.max(axis=0) - x.min(axis=0)),
             typical=(np.zeros(2), np.ones(2)),
+            reach=Reach.nowhere(x.shape[1]),
+            widest=0.0,
         )
-        log_density = base.to_box(y[:, None, None], base._parameters(location, left_out))[1][:, 0]
+        log_density = base.to_box(y[:, None, None], base._parameters(learnt.left_out))[1][:, 0]
         base = replace(base, log_broad=_broad_weight(log_density - log_slope, g, weight, _broad_scale(transform)))
-        parameters = base._parameters(location, left_out)
+        parameters = base._parameters(learnt.left_out)
         seen = base._moments(parameters)
         spread = seen.std(axis=0)
-        return replace(base, typical=(seen.mean(axis=0), np.where(spread > 0, spread, 1.0))), parameters
+        base = replace(base, typical=(seen.mean(axis=0), np.where(spread > 0, spread, 1.0)))
+        unit = np.array([np.exp(np.median(seen[:, 1])), 1.0])
+        reach = Reach.fit(x, lambda rows: base._moments(base._known(rows)) / unit, later)
+        widest = float(np.quantile(seen[:, 1], _WIDEST)) - float(np.log(_SPREAD[base.tail]))
+        return replace(base, reach=reach, widest=widest), parameters
 
     @property
     def n_outcomes(self) -> int:
@@ -129,22 +131,50 @@ class Conditional(WholeCube):
         return 1
 
     def parameters(self, x: Array) -> Array:
-        """Parameters (n, 3 J) at standardised covariates x (n, q)."""
-        x = np.clip(x, *self.range)
-        location = self.mean(x)
-        return self._parameters(location, self.scores(_features(x, location)))
+        """Parameters (n, 3 J + 3) at standardised covariates x (n, q), NaN where they are missing.
 
-    def _parameters(self, location: Array, scores: Array) -> Array:
-        """Parameters (n, 3 J) from the learners' locations (n, J - 1) and the boosted scores (n, 2 J - 2)."""
-        n, n_components = location.shape
+        They are less certain beyond the reach of the training rows. A row with missing values has the moments of rows
+        in which remembered ones take their place.
+        """
+        missing = np.isnan(x).any(axis=1)
+        if not missing.any():
+            return self._widened(self._known(x), x)
+        versions = self.reach.filled(x[missing])
+        n, k, q = versions.shape
+        each = self._known(versions.reshape(-1, q)).reshape(n, k, -1)
+        parameters = np.empty((len(x), each.shape[2]))
+        parameters[missing] = self._widened(averaged(each, 1 / _SPREAD[self.tail]), x[missing])
+        if not missing.all():
+            parameters[~missing] = self.parameters(x[~missing])
+        return parameters
+
+    def _known(self, x: Array) -> Array:
+        """Parameters (n, 3 J + 3) at covariates x (n, q) without missing values, wherever they are."""
+        return self._parameters(self.components(np.clip(x, *self.range)))
+
+    def _widened(self, parameters: Array, x: Array) -> Array:
+        """Parameters at covariates x (n, q): wider beyond the reach of the training rows."""
+        middle = float(np.clip(0.0, *self.bound))
+        return widened(parameters, self.reach.excess(x), self.widest, middle, -float(np.log(_SPREAD[self.tail])))
+
+    def novelty(self, x: Array) -> Array:
+        """How far (n,) standardised covariates x (n, q) are beyond the training rows; see `Reach.excess`."""
+        return self.reach.excess(x)
+
+    def _parameters(self, scores: Array) -> Array:
+        """Parameters (n, 3 J + 3) from the components' scores (n, 3 J), the broad component last."""
+        log_scale, logits, location = np.split(scores, 3, axis=1)
         low, high = self.bound
         location = np.clip(location, low, high)
-        log_scale = np.clip(scores[:, :n_components], self.floor, _LARGEST_LOG_SCALE)
-        logits = scores[:, n_components:]
+        log_scale = np.clip(log_scale, self.floor, _LARGEST_LOG_SCALE)
         log_weight = logits - logsumexp(logits, axis=1, keepdims=True) + np.log1p(-np.exp(self.log_broad))
-        broad = np.tile([np.clip(0.0, low, high), np.log(_broad_scale(self.transform)), self.log_broad], (n, 1))
-        parts = (location, broad[:, :1], log_scale, broad[:, 1:2], log_weight, broad[:, 2:])
-        return np.hstack(parts)
+        middle, width = np.clip(0.0, low, high), np.log(_broad_scale(self.transform))
+        broad = np.tile([middle, width, self.log_broad], (len(scores), 1))
+        return np.hstack([location, broad[:, :1], log_scale, broad[:, 1:2], log_weight, broad[:, 2:]])
+
+    def _tails(self, parameters: Array) -> Ints:
+        """The components' tails (J + 1,); the broad one is always a t, so that every outcome is possible."""
+        return np.append(np.full(parameters.shape[1] // 3 - 1, self.tail), T5)
 
     def seen(self, parameters: Array) -> Array:
         """What the trees see of the base (n, 2): its mean and log standard deviation."""
@@ -156,7 +186,9 @@ class Conditional(WholeCube):
         location, log_scale, log_weight = np.split(parameters, 3, axis=1)
         share = np.exp(log_weight)
         mean = (share * location).sum(axis=1)
-        variance = (share * ((_SPREAD * np.exp(log_scale)) ** 2 + (location - mean[:, None]) ** 2)).sum(axis=1)
+        variance = (
+            share * ((_SPREAD[self._tails(parameters)] * np.exp(log_scale)) ** 2 + (location - mean[:, None]) ** 2)
+        ).sum(axis=1)
         return np.column_stack([mean, np.log(variance) / 2])
 
     def to_box(self, y: Array, parameters: Array) -> tuple[Array, Array]:
@@ -178,17 +210,25 @@ class Conditional(WholeCube):
         u = np.clip(below + (1 - below - above) * v[..., 0], 0.0, 1.0)
         location, log_scale, log_weight = map(np.ascontiguousarray, np.split(parameters, 3, axis=1))
         g = np.empty(u.shape)
-        mixture_inverse(np.clip(u, 1e-300, 1 - 2.0**-53), location, log_scale, log_weight, g)
+        mixture_inverse(np.clip(u, 1e-300, 1 - 2.0**-53), location, log_scale, log_weight, self._tails(parameters), g)
         g = np.clip(np.where(u <= 0, -np.inf, np.where(u >= 1, np.inf, g)), *self.bound)
         low, high = self.support
         y = np.clip(self.transform.inverse(g), low, high)
         return np.where(v <= 0, low, np.where(v >= 1, high, y[..., None]))
 
+    def knots(self, parameters: Array) -> Array:
+        """Finite outcomes (n, k) around the locations of the components, in steps of their scales."""
+        location, log_scale, _ = np.split(parameters, 3, axis=1)
+        g = np.clip(location[..., None] + np.exp(log_scale)[..., None] * _KNOTS, *self.bound)
+        return np.clip(self.transform.inverse(g.reshape(len(g), -1)), *np.clip(self.support, -FAR, FAR))
+
     def _forward(self, g: Array, parameters: Array) -> tuple[Array, Array, Array]:
         """CDF, 1 - CDF and log density (n, m) of transformed outcomes, bounds aside."""
         location, log_scale, log_weight = map(np.ascontiguousarray, np.split(parameters, 3, axis=1))
         lower, upper, log_density = np.empty(g.shape), np.empty(g.shape), np.empty(g.shape)
-        mixture_forward(np.ascontiguousarray(g), location, log_scale, log_weight, lower, upper, log_density)
+        mixture_forward(
+            np.ascontiguousarray(g), location, log_scale, log_weight, self._tails(parameters), lower, upper, log_density
+        )
         return lower, upper, log_density
 
     def _beyond(self, parameters: Array) -> tuple[Array | float, Array | float]:
@@ -201,36 +241,14 @@ class Conditional(WholeCube):
         return np.where(np.isinf(low), 0.0, lower[:, :1]), np.where(np.isinf(high), 0.0, upper[:, 1:])
 
 
+def smallest_log_scale(step: float) -> float:
+    """The smallest log scale of components for outcomes recorded in steps of this size, 0 if there is none."""
+    return max(_SMALLEST_LOG_SCALE, float(np.log(_FLOOR * step)) if step > 0 else -np.inf)
+
+
 def _transformed(end: float | None, transform: OutcomeTransform) -> float | None:
     """A bound on the transformed scale, None if there is none."""
     return None if end is None else float(transform.forward(np.array(end))[0])
-
-
-def _features(x: Array, location: Array) -> Array:
-    """What scales and weights depend on: covariates, the stack, and where the other learners differ from it."""
-    return np.hstack([x, location[:, :1], location[:, 1:] - location[:, :1]])
-
-
-def _fit_scores(
-    location: Array, rows: TrainingRows, floor: float, settings: BoostingSettings, rng: np.random.Generator
-) -> tuple[BoostedScores, Array]:
-    """Boosted log scales and logits of the weights of the components at `location` (n, J), and out-of-fold ones.
-
-    The rows have the features of `_features` and transformed outcomes.
-    """
-    n_components, g = location.shape[1], rows.y
-    share = rows.weight / rows.weight.sum()
-    start = np.zeros(2 * n_components)
-    error = np.sqrt(share @ (location - g[:, None]) ** 2)
-    start[:n_components] = np.maximum(np.log(np.maximum(_START_OF_SCALE * error, 1e-300)), floor)
-    start[n_components] = _START_OF_STACK
-
-    def loss(scores: Array, chosen: Ints) -> tuple[Array, Array, Array]:
-        value, gradient, curvature = np.empty(len(chosen)), np.empty(scores.shape), np.empty(scores.shape)
-        mixture_loss(g[chosen], location[chosen], scores, floor, value, gradient, curvature)
-        return value, gradient, curvature
-
-    return boost_scores(loss, rows.x, rows.weight, start, rows.fold, settings, rng)
 
 
 def _broad_scale(transform: OutcomeTransform) -> float:

@@ -12,6 +12,8 @@ from scipy.optimize import nnls
 from treecdf._common.steps import PLAIN_STEPS, Steps
 from treecdf._common.typing import Array, Ints
 from treecdf.bases.learners.protocol import Learner, Predictor
+from treecdf.bases.straightening import Straightener, on_both_scales
+from treecdf.bases.taming import tame
 
 _LARGEST_ERROR = 1.5  # times the stack's: learners with a larger error get no component of their own
 _MOST_COMPONENTS = 3  # learners with a component of their own
@@ -27,6 +29,7 @@ class TrainingRows:
     y: Array  # (n,): outcomes
     weight: Array  # (n,)
     fold: Ints  # (n,): rows of the same fold are left out together
+    scale: Straightener | None = None  # of long-tailed covariates, where it suits smooth learners better
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,9 @@ class Mean:
         A learner is left out if it says that it has nothing to add to those before it, or if these are exact up to the
         outcomes' recording `step`.
         """
-        x, y, weight = rows.x, rows.y, rows.weight
+        x, weight = rows.x, rows.weight
+        y = tame(x, rows.y, weight, rows.fold, rng)
+        learners = on_both_scales(learners, rows.scale)
         names, predictors, outputs, errors = [], [], [], dict[str, float]()
         for learner in learners:
             if errors and not learner.is_worth_trying(errors):
@@ -78,7 +83,11 @@ class Mean:
 
     def __call__(self, x: Array) -> Array:
         """Locations (n, J) of the components at new rows of standardised covariates x (n, q)."""
-        return self.locations(np.column_stack([predictor(x) for predictor in self.predictors]))
+        means = np.zeros((len(x), len(self.predictors)))
+        for k, predictor in enumerate(self.predictors):
+            if self.weights[k] > 0 or k in self.components:  # others change nothing, and some are slow
+                means[:, k] = predictor(x)
+        return self.locations(means)
 
 
 def _components(error: Array, error_of_stack: float) -> Ints:

@@ -5,12 +5,17 @@ from __future__ import annotations
 from typing import Protocol
 
 import numpy as np
+from scipy.special import expit
 
+from treecdf._common.numerics import FAR
 from treecdf._common.typing import Array, Bools
 from treecdf.bases.rotation import Rotation
 
 # Hard bounds of an outcome in its own unit; None where there is none
 Bound = tuple[float | None, float | None]
+
+# Levels between which CDFs are smooth enough for integrals; they reach 1e-12 from both ends.
+LEVELS_OF_KNOTS = expit(np.pi * np.sinh(np.linspace(-2.85, 2.85, 65)))
 
 
 class Base(Protocol):
@@ -32,6 +37,10 @@ class Base(Protocol):
 
     def parameters(self, x: Array) -> Array:
         """Parameters (n, P) of the base at standardised covariates x (n, q); P is 0 if it does not depend on them."""
+        ...
+
+    def novelty(self, x: Array) -> Array | None:
+        """How far (n,) standardised covariates x (n, q) are beyond the training rows; None if these are not known."""
         ...
 
     def seen(self, parameters: Array) -> Array:
@@ -58,6 +67,10 @@ class Base(Protocol):
         """Inverse of `to_box`."""
         ...
 
+    def knots(self, parameters: Array) -> Array:
+        """Finite outcomes (n, k) of a base of one outcome, between which its CDF is smooth, far tails included."""
+        ...
+
 
 class Unconditional:
     """Mixin of bases that are the same for every x: they have no parameters, and the trees see nothing of them."""
@@ -66,9 +79,18 @@ class Unconditional:
         """No parameters, as an array (n, 0)."""
         return np.empty((len(x), 0))
 
+    def novelty(self, x: Array) -> None:
+        """None: it does not know the training rows."""
+        return
+
     def seen(self, parameters: Array) -> Array:
         """No covariates, as an array (n, 0)."""
         return parameters
+
+    def knots(self: Base, parameters: Array) -> Array:
+        """Quantiles (n, k) of the base at levels that crowd at 0 and 1, the same at every row."""
+        v = self.from_unit(LEVELS_OF_KNOTS[None, :, None])
+        return np.repeat(_finite(self.from_box(v, parameters[:1])[..., 0]), len(parameters), axis=0)
 
 
 class WholeCube:
@@ -85,3 +107,13 @@ class WholeCube:
     def from_unit(self, u: Array) -> Array:
         """The same points."""
         return u
+
+    def knots(self: Base, parameters: Array) -> Array:
+        """Quantiles (n, k) of the base at levels that crowd at 0 and 1."""
+        levels = np.tile(LEVELS_OF_KNOTS[:, None], (len(parameters), 1, 1))
+        return _finite(self.from_box(levels, parameters)[..., 0])
+
+
+def _finite(y: Array) -> Array:
+    """Outcomes held at the ends of float64."""
+    return np.clip(y, -FAR, FAR)

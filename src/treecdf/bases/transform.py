@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import boxcox1p
 
-from treecdf._common.numerics import FAR, weighted_moments
+from treecdf._common.numerics import FAR, weighted_moments, weighted_quantile
 from treecdf._common.typing import Array
 from treecdf.bases.rotation import length_of_constant
 
 _WIDE = 30.0  # ratio of the 95 % to the 5 % quantile of distances from which on logarithms are tried (ADR 15)
+_WIDEST = 0.9  # a scale over the inner nine tenths of the outcomes at most: 3 times that of a normal distribution
 _MARGIN = 1.0  # standard deviations beyond the training outcomes where a logarithm goes over into a straight line
 
 
@@ -32,8 +33,15 @@ class OutcomeTransform:
 
     @staticmethod
     def fit(y: Array, weight: Array, power: float = 1.0) -> OutcomeTransform:
-        """Center and scale by the weighted mean and standard deviation of training outcomes y (n,)."""
+        """Center and scale by the weighted mean and standard deviation of training outcomes y (n,).
+
+        If few outcomes make up most of the standard deviation, by the median and the inner nine tenths.
+        """
         moments = weighted_moments(y, weight)
+        low, middle, high = (weighted_quantile(y, weight, level) for level in (0.05, 0.5, 0.95))
+        widest = _WIDEST * (high - low)
+        if 0 < widest < moments.std:
+            return OutcomeTransform(middle, widest, power)
         scale = float(moments.std) or float(length_of_constant(moments.middle))
         return OutcomeTransform(float(moments.mean), scale, power)
 

@@ -6,6 +6,7 @@ from typing import cast
 
 from treecdf.bases.learners.any_sklearn import AnyRegressor, Regressor
 from treecdf.bases.learners.boosting import BoostedMean
+from treecdf.bases.learners.lasso import Lasso
 from treecdf.bases.learners.neighbours import Neighbours
 from treecdf.bases.learners.network import Network
 from treecdf.bases.learners.polynomial import Polynomial
@@ -22,6 +23,7 @@ __all__ = [
     "AnyRegressor",
     "BoostedMean",
     "GaussianProcess",
+    "Lasso",
     "Learner",
     "Neighbours",
     "Network",

@@ -7,12 +7,15 @@ all rows so scored is smallest: no fold's own noise decides it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from treecdf._common.typing import Array, Bools, Ints
 from treecdf._kernels.histogram import add_leaves, add_trees, grow
+from treecdf.bases.learners.screening import most_correlated
 from treecdf.data.binning import Bins, Codes
 
 _JUDGED_AFTER = 10  # rounds at a rate of 1 (so 100 at 0.1) after which trees that are far behind give up
@@ -48,6 +51,8 @@ class BoostingSettings:
         Rounds without a smaller out-of-fold loss after which boosting ends.
     n_bins : int, default 64
         Bins of each covariate at most, up to 254.
+    max_columns : int, default 100
+        Covariates that the trees of a fold see at most: those most correlated with the first gradient of its rows.
     """
 
     max_depth: int
@@ -59,6 +64,7 @@ class BoostingSettings:
     column_fraction: float = 0.65
     patience: int = 20
     n_bins: int = 64
+    max_columns: int = 100
 
 
 @dataclass(frozen=True)
@@ -76,9 +82,34 @@ class BoostedScores:
     def __call__(self, x: Array) -> Array:
         """Scores (n, K) of covariates x (n, q)."""
         scores = np.tile(self.start, (len(x), 1))
-        used = np.unique(self.column[self.column >= 0])  # of a wide table trees see few covariates
-        add_trees(self.bins.codes(x, used), self.column, self.cut, self.missing_left, self.leaf, self.rate, scores)
+        used, nodes = self._packed
+        codes = np.ascontiguousarray(self.bins.codes(x, used)[used].T)
+        add_trees(codes, nodes, self.leaf, self.rate, scores)
         return scores
+
+    def moved(self, shift: float, n_first: int) -> BoostedScores:
+        """The same with `shift` added to the first scores."""
+        start = self.start.copy()
+        start[:n_first] += shift
+        return replace(self, start=start)
+
+    @cached_property
+    def _packed(self) -> tuple[Ints, NDArray[np.uint64]]:
+        """The covariates that are used, few of a wide table, and the inner nodes as numbers; made once."""
+        used = np.unique(np.append(self.column[self.column >= 0], 0))
+        return used, packed_nodes(np.searchsorted(used, self.column), self.cut, self.missing_left, self.column >= 0)
+
+
+def packed_nodes(column: Ints, cut: Ints, missing_left: Ints, is_split: Bools) -> NDArray[np.uint64]:
+    """Inner nodes of trees as `add_trees` reads them: column, first bin and span of the bins that go left.
+
+    Bin 0 holds the missing rows. They are among the bins 0 to `cut` that go left, or these are 1 to `cut`, and bin 0
+    minus 1 is the largest byte. Where there is no split all bins go left.
+    """
+    first = np.where(is_split & (missing_left == 0), 1, 0)
+    span = np.where(is_split, np.clip(cut - first, 0, 255), 255)
+    packed = (np.where(is_split, column, 0) << 16) + (first << 8) + span
+    return packed.astype(np.uint64)
 
 
 def boost_scores(
@@ -103,11 +134,12 @@ def boost_scores(
     everyone = np.arange(n)
     own = fold, everyone
     scores = np.tile(start, (n_folds, n, 1))
+    columns = _screened(loss, x, weight, start, fold, settings.max_columns)
     trees: list[Tree] = []
     best, best_round, best_scores = float(weight @ loss(scores[own], everyone)[0]), 0, scores[own]
     for k in range(1, settings.max_rounds + 1):
         for f in range(n_folds):
-            trees.append(_grow(loss, codes, weight, fold != f, scores[f], settings, rng))
+            trees.append(_grow(loss, codes, columns[f], weight, fold != f, scores[f], settings, rng))
         left_out = scores[own]
         value = float(weight @ loss(left_out, everyone)[0])
         if value < best:
@@ -119,6 +151,19 @@ def boost_scores(
     return BoostedScores(bins, start, settings.rate / n_folds, column, cut, missing_left, leaf), best_scores
 
 
+def _screened(loss: Loss, x: Array, weight: Array, start: Array, fold: Ints, most: int) -> list[Ints]:
+    """The columns of x (n, q) that each fold's trees see: of many those that would change some score most."""
+    n_folds, q = int(fold.max()) + 1, x.shape[1]
+    if q <= most:
+        return [np.arange(q)] * n_folds
+    gradient = loss(np.tile(start, (len(x), 1)), np.arange(len(x)))[1]
+    found = []
+    for others in (fold != f for f in range(n_folds)):
+        each = [most_correlated(x[others], part[others], weight[others], most) for part in gradient.T]
+        found.append(np.unique(np.concatenate(each)))
+    return found
+
+
 def _empty_tree(depth: int, n_outputs: int) -> Tree:
     """The arrays of one tree, all 0."""
     column, cut, missing_left = (np.zeros((1, 2**depth - 1), np.int64) for _ in range(3))
@@ -128,16 +173,17 @@ def _empty_tree(depth: int, n_outputs: int) -> Tree:
 def _grow(
     loss: Loss,
     codes: Codes,
+    columns: Ints,
     weight: Array,
     learns: Bools,
     scores: Array,
     settings: BoostingSettings,
     rng: np.random.Generator,
 ) -> Tree:
-    """A tree grown on a sample of the rows that learn (n,); it is added to the scores (n, K) of all rows."""
-    n, q = len(scores), len(codes)
+    """A tree grown on a sample of the rows that learn (n,) and of the columns; it is added to all scores (n, K)."""
+    n, q = len(scores), len(columns)
     rows = np.flatnonzero(learns & (rng.random(n) < settings.subsample))
-    columns = np.sort(rng.choice(q, max(1, round(settings.column_fraction * q)), replace=False))
+    columns = columns[np.sort(rng.choice(q, max(1, round(settings.column_fraction * q)), replace=False))]
     _, gradient, curvature = loss(scores[rows], rows)
     own = weight[rows]
     gradient *= own[:, None]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +18,14 @@ Layers = list[tuple[Floats, Floats]]  # matrix (folds, inputs, outputs) and bias
 _FAR = 5.0  # standard deviations: covariates beyond are held
 _CHUNK_ROWS = 8192  # rows that are predicted together
 _CLEARLY_BEATS = 0.9  # a network is tried if the error of the Gaussian process is below this share of the trees'
+
+
+class Slope(Protocol):
+    """The derivative of a loss by the outputs of networks."""
+
+    def __call__(self, output: Floats, chosen: Ints) -> Floats:
+        """Derivatives (folds, batch, outputs) at the outputs of the rows `chosen` (folds, batch)."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -80,19 +90,36 @@ class Network:
         rows = [np.flatnonzero(fold != f) for f in range(n_folds)]
         single = np.clip(x, -_FAR, _FAR).astype(np.float32)
         relative = (weight / weight.mean()).astype(np.float32)
-        layers = self._train(single, y.astype(np.float32), relative, rows, rng)
-        fitted = FittedNetworks(tuple(layers))
-        outputs = fitted.each(x)
-        return fitted, outputs[fold, np.arange(len(x))]
+        target = y.astype(np.float32)
 
-    def _train(self, x: Floats, y: Floats, weight: Floats, rows: list[Ints], rng: np.random.Generator) -> Layers:
-        """The layers of one network for each fold, trained on its rows."""
+        def slope(output: Floats, chosen: Ints) -> Floats:
+            return (output - target[chosen][..., None]) * relative[chosen][..., None]
+
+        layers = self.train(single, rows, np.zeros(1), slope, rng)
+        fitted = FittedNetworks(tuple(layers))
+        return fitted, fitted.outputs(x)[fold, np.arange(len(x)), 0]
+
+    def train(
+        self,
+        x: Floats,
+        rows: list[Ints],
+        start: Array,
+        slope: Slope,
+        rng: np.random.Generator,
+        watch: Callable[[Layers, float], None] | None = None,
+    ) -> Layers:
+        """The layers of one network for each fold, trained on its rows of x (n, q).
+
+        Outputs begin near `start` (outputs,); `slope` is the derivative of the loss by them. `watch` is called with the
+        layers and the share of the steps done after each step.
+        """
         n_folds = len(rows)
-        sizes = (x.shape[1], *self.hidden, 1)
+        sizes = (x.shape[1], *self.hidden, len(start))
         layers: Layers = []
-        for a, b in pairwise(sizes):
-            matrix = rng.normal(size=(n_folds, a, b)) * np.sqrt((1.0 if b > 1 else 0.1) / a)
+        for k, (a, b) in enumerate(pairwise(sizes)):
+            matrix = rng.normal(size=(n_folds, a, b)) * np.sqrt((1.0 if k < len(self.hidden) else 0.1) / a)
             layers.append((matrix.astype(np.float32), np.zeros((n_folds, 1, b), np.float32)))
+        layers[-1][1][:] = start
         adam = _Adam(layers)
         queue = [np.empty(0, np.int64)] * n_folds
         n_steps = min(self.max_steps, 1 + self.n_epochs * max(len(own) for own in rows) // self.batch)
@@ -102,8 +129,10 @@ class Network:
                     queue[f] = np.concatenate([queue[f], rng.permutation(rows[f])])
             chosen = np.stack([q[: self.batch] if len(q) >= self.batch else np.resize(q, self.batch) for q in queue])
             queue = [q[self.batch :] for q in queue]
-            gradients = _gradients(layers, x[chosen], y[chosen], weight[chosen])
+            gradients = _gradients(layers, x[chosen], partial(slope, chosen=chosen))
             adam.step(gradients, self.rate * _one_cycle(step / n_steps), self.decay)
+            if watch is not None:
+                watch(layers, (step + 1) / n_steps)
         return layers
 
 
@@ -113,30 +142,38 @@ class FittedNetworks:
 
     layers: tuple[tuple[Floats, Floats], ...]
 
-    def each(self, x: Array) -> Array:
-        """Predictions (folds, n) of every network."""
+    @property
+    def n_outputs(self) -> int:
+        """The number of outputs of each network."""
+        return int(self.layers[-1][0].shape[2])
+
+    def outputs(self, x: Array) -> Array:
+        """Outputs (folds, n, outputs) of every network."""
         parts = []
         for i in range(0, len(x), _CHUNK_ROWS):
             active = np.clip(x[i : i + _CHUNK_ROWS], -_FAR, _FAR).astype(np.float32)[None]
             for matrix, bias in self.layers[:-1]:
                 active = np.tanh(active @ matrix + bias)
             matrix, bias = self.layers[-1]
-            parts.append((active @ matrix + bias)[..., 0])
+            parts.append(active @ matrix + bias)
         return np.concatenate(parts, axis=1).astype(np.float64)
 
     def __call__(self, x: Array) -> Array:
-        """Predictions (n,) of standardised covariates x (n, q): the mean over the folds' networks."""
-        return self.each(x).mean(axis=0)
+        """Predictions (n,) of standardised covariates x (n, q): the mean over the folds' networks of one output."""
+        return self.outputs(x)[..., 0].mean(axis=0)
 
 
-def _gradients(layers: Layers, x: Floats, y: Floats, weight: Floats) -> Layers:
-    """Gradients of half the mean squared error of rows x (folds, batch, q), in the shapes of the layers."""
+def _gradients(layers: Layers, x: Floats, slope: Callable[[Floats], Floats]) -> Layers:
+    """Gradients of the mean loss of rows x (folds, batch, q), in the shapes of the layers.
+
+    slope: the derivative of the loss by the outputs (folds, batch, outputs), which it is given.
+    """
     active = [x]
     for matrix, bias in layers[:-1]:
         active.append(np.tanh(active[-1] @ matrix + bias))
     matrix, bias = layers[-1]
     output = active[-1] @ matrix + bias
-    back = (output - y[..., None]) * (weight[..., None] / np.float32(x.shape[1]))
+    back = slope(output) / np.float32(x.shape[1])
     gradients = []
     for k in range(len(layers) - 1, -1, -1):
         gradients.append((active[k].transpose(0, 2, 1) @ back, back.sum(axis=1, keepdims=True)))

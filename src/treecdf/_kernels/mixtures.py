@@ -1,0 +1,119 @@
+"""Mixtures of Student t and normal distributions, each component with the tail that its number in `tails` says."""
+
+import math
+
+import numpy as np
+
+from treecdf._kernels.compiling import ordered_kernel
+from treecdf._kernels.tails import density, farthest, log_density, lower_tail, slopes
+
+_N_STEPS = 1000  # of root finding; about ten are needed, the bracket of the smallest level takes hundreds
+_FAR = 1e150  # distances in scales are held here, so that squares stay finite
+_LEAST_CURVATURE = 1e-3  # of log scales and logits where a component has no share in a row
+
+
+@ordered_kernel
+def mixture_forward(y, location, log_scale, log_weight, tails, lower, upper, log_densities):
+    """CDF, 1 - CDF and log density (n, m) of points y (n, m); the components' parameters are (n, J), tails (J,)."""
+    n_components = location.shape[1]
+    for i in range(y.shape[0]):
+        for k in range(y.shape[1]):
+            below, above, largest, total = 0.0, 0.0, -np.inf, 0.0
+            for j in range(n_components):
+                t = (y[i, k] - location[i, j]) * math.exp(-log_scale[i, j])
+                weight = math.exp(log_weight[i, j])
+                tail = lower_tail(-abs(t), tails[j])
+                below += weight * (tail if t <= 0 else 1.0 - tail)
+                above += weight * (1.0 - tail if t <= 0 else tail)
+                part = log_weight[i, j] + log_density(t, tails[j]) - log_scale[i, j]
+                if part > largest:
+                    total = total * math.exp(largest - part) + 1.0
+                    largest = part
+                elif part > -np.inf:
+                    total += math.exp(part - largest)
+            lower[i, k], upper[i, k] = below, above
+            log_densities[i, k] = largest + math.log(total)
+
+
+@ordered_kernel
+def mixture_inverse(u, location, log_scale, log_weight, tails, y):
+    """Points y (n, m) with CDF u (n, m), by Newton steps inside a bracket."""
+    n_components = location.shape[1]
+    narrowness, weight = np.empty(n_components), np.empty(n_components)
+    for i in range(u.shape[0]):
+        for j in range(n_components):
+            narrowness[j], weight[j] = math.exp(-log_scale[i, j]), math.exp(log_weight[i, j])
+        for k in range(u.shape[1]):
+            level = u[i, k]
+            low, high, point = np.inf, -np.inf, 0.0
+            for j in range(n_components):
+                if weight[j] > 0:
+                    far = farthest(min(level, 1.0 - level), tails[j]) / narrowness[j]
+                    low = min(low, location[i, j] - far)
+                    high = max(high, location[i, j] + far)
+                    point += weight[j] * location[i, j]
+            last = high - low
+            for _ in range(_N_STEPS):
+                below, above, rise = 0.0, 0.0, 0.0
+                for j in range(n_components):
+                    t = (point - location[i, j]) * narrowness[j]
+                    tail = weight[j] * lower_tail(-abs(t), tails[j])
+                    below += tail if t <= 0 else weight[j] - tail
+                    above += weight[j] - tail if t <= 0 else tail
+                    rise += weight[j] * narrowness[j] * density(t, tails[j])
+                gap = below - level if level <= 0.5 else (1.0 - level) - above
+                if gap > 0:
+                    high = point
+                else:
+                    low = point
+                following = point - gap / rise
+                # Steps that do not halve may go on for ever.
+                if not (low < following < high and abs(following - point) <= 0.5 * last):
+                    following = 0.5 * low + 0.5 * high
+                last = abs(following - point)
+                if last <= 2e-16 * abs(point):
+                    break
+                point = following
+            y[i, k] = point
+
+
+@ordered_kernel
+def mixture_loss(y, location, scores, tail, floor, loss, gradient, curvature):
+    """Negative log-likelihood (n,) of outcomes y (n,), its gradient and a positive curvature (n, 2 J) or (n, 3 J).
+
+    scores (n, 2 J): log scales, held at `floor`, and logits of the weights; all components have the same tail.
+    With 3 J columns the last J are those of the locations (n, J).
+    """
+    n, n_components = location.shape
+    has_locations = gradient.shape[1] == 3 * n_components
+    weight, part, distance = np.empty(n_components), np.empty(n_components), np.empty(n_components)
+    for i in range(n):
+        largest, largest_part = -np.inf, -np.inf
+        for j in range(n_components):
+            largest = max(largest, scores[i, n_components + j])
+        total, sum_of_parts = 0.0, 0.0
+        for j in range(n_components):
+            log_scale = max(scores[i, j], floor)
+            weight[j] = math.exp(scores[i, n_components + j] - largest)
+            total += weight[j]
+            distance[j] = min(max((y[i] - location[i, j]) * math.exp(-log_scale), -_FAR), _FAR)
+            part[j] = scores[i, n_components + j] - largest - log_scale + log_density(distance[j], tail)
+            largest_part = max(largest_part, part[j])
+        for j in range(n_components):
+            part[j] = math.exp(part[j] - largest_part)
+            sum_of_parts += part[j]
+        loss[i] = math.log(total) - largest_part - math.log(sum_of_parts)
+        for j in range(n_components):
+            share = part[j] / sum_of_parts
+            pull, stretch, of_location, of_scale = slopes(distance[j], tail)
+            gradient[i, j] = share * (1.0 - stretch)
+            if scores[i, j] < floor and gradient[i, j] > 0:
+                gradient[i, j] = 0.0
+            curvature[i, j] = share * of_scale + _LEAST_CURVATURE
+            prior = weight[j] / total
+            gradient[i, n_components + j] = prior - share
+            curvature[i, n_components + j] = prior * (1.0 - prior) + _LEAST_CURVATURE
+            if has_locations:
+                narrowness = math.exp(-max(scores[i, j], floor))
+                gradient[i, 2 * n_components + j] = -share * narrowness * pull
+                curvature[i, 2 * n_components + j] = share * narrowness * narrowness * of_location + _LEAST_CURVATURE

@@ -1,0 +1,168 @@
+"""How far the training rows reach: what is asked beyond them, or without some of the covariates, is less certain."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from treecdf._common.typing import Array, Ints
+
+_MOST_POINTS = 500  # training rows that are remembered
+_N_DONORS = 20  # remembered rows whose values take the place of missing ones
+_CAUTION = 1.5  # times the variance between these: they are few, and so may be the levels of a category
+_TYPICAL = 0.99  # share of the training rows that are nearer to another one than `near`
+_MOST_BLOCKS = 64  # of covariates whose relevance is looked at, and covariates of principal components
+_MATTERS = 0.02  # relevance of a block from which on its covariates are looked at one by one
+_SHUFFLED_ROWS = 300  # rows on which relevance is looked at
+_SHUFFLED_ROWS_OF_MANY = 100  # the same if there are more covariates than blocks
+_SMALLEST_VARIANCE = 1e-4  # of the largest: principal components of less are rounding, or sums that are always the same
+_TOLERATED = 0.07  # distance beyond the training rows at which nothing changes yet; 1 is half their extent
+_RISE = 1.25  # share of the standard deviation of all outcomes that is added at a distance of 1 beyond that
+_RISE_OF_FLOOR = 5.0  # at the inverse of this distance no component is narrower than most training rows' are
+_CHUNK_ROWS = 2048  # rows whose distances are worked out together
+
+
+@dataclass(frozen=True)
+class Reach:
+    """A sample of the training rows, how much each covariate matters, and how far the rows extend."""
+
+    points: Array  # (m, q): standardised covariates of the sample
+    relevance: Array  # (q,): from 0, a covariate that does not matter, to 1
+    columns: tuple[Array, Array]  # (q,): smallest and largest values of the covariates
+    components: Array  # (q, c): principal components of the covariates, weighed by relevance
+    scores: tuple[Array, Array]  # (c,): smallest and largest values of the components
+    near: float  # the distance to the nearest other row that most rows do not exceed; covariates count by relevance
+    size: float  # the distance from the middle that most rows do not exceed
+
+    @staticmethod
+    def fit(x: Array, response: Callable[[Array], Array], rng: np.random.Generator) -> Reach:
+        """From standardised covariates x (n, q) of the training rows.
+
+        response: of covariates (m, q), what depends on them (m, k) in units in which 1 is much.
+        """
+        chosen = np.sort(rng.permutation(len(x))[:_MOST_POINTS])
+        points = np.ascontiguousarray(x[chosen])
+        relevance = _relevance(points, response, rng)
+        weighted = relevance * points
+        squared = _squared_distances(weighted, weighted)
+        np.fill_diagonal(squared, np.inf)
+        near = float(np.sqrt(np.quantile(squared.min(axis=1), _TYPICAL))) if len(points) > 1 else 0.0
+        size = float(np.sqrt(np.quantile(((weighted - weighted.mean(axis=0)) ** 2).sum(axis=1), 0.95)))
+        components = _components(weighted, relevance)
+        scores = x @ components
+        ends = (x.min(axis=0), x.max(axis=0)), (scores.min(axis=0), scores.max(axis=0))
+        return Reach(points, relevance, ends[0], components, ends[1], near, size if size > 0 else 1.0)
+
+    @staticmethod
+    def nowhere(q: int) -> Reach:
+        """The reach of no rows of q covariates, which do not matter: every row is among them."""
+        zero, none = np.zeros(q), np.zeros(0)
+        return Reach(np.zeros((1, q)), zero, (zero, zero), np.zeros((q, 0)), (none, none), 0.0, 1.0)
+
+    def excess(self, x: Array) -> Array:
+        """How far (n,) rows x (n, q) are from the training rows, in units of half the extent of these; 0 among them.
+
+        Far is what leaves the range of a covariate or of a principal component, or what has no training row near it.
+        Missing values do not count.
+        """
+        excess = np.empty(len(x))
+        for i in range(0, len(x), _CHUNK_ROWS):
+            rows = slice(i, i + _CHUNK_ROWS)
+            known = ~np.isnan(x[rows])
+            asked = np.where(known, x[rows], 0.0)
+            by_column = (np.where(known, _beyond(asked, self.columns), 0.0) * self.relevance).max(axis=1)
+            by_component = _beyond(asked @ self.components, self.scores).max(axis=1, initial=0.0)
+            by_component[~known.all(axis=1)] = 0.0
+            squared = _squared_distances(self.relevance * asked, self.relevance * self.points, known)
+            by_distance = np.maximum(np.sqrt(squared.min(axis=1)) - self.near, 0.0) / self.size
+            excess[rows] = np.maximum(np.maximum(by_column, by_component), by_distance)
+        return excess
+
+    def filled(self, x: Array) -> Array:
+        """Versions (n, k, q) of rows x (n, q), missing values taken from k remembered rows that are near otherwise."""
+        known = ~np.isnan(x)
+        squared = _squared_distances(np.where(known, x, 0.0), self.points, known)
+        donors = np.argsort(squared, axis=1, kind="stable")[:, :_N_DONORS]
+        return np.where(known[:, None, :], x[:, None, :], self.points[donors])
+
+
+def _beyond(values: Array, ends: tuple[Array, Array]) -> Array:
+    """How far values (n, k) are beyond the ends (k,) of their ranges, in units of half a range."""
+    low, high = ends
+    half = np.where(high > low, (high - low) / 2, 1.0)
+    return np.maximum(np.maximum(low - values, values - high), 0.0) / half
+
+
+def _components(weighted: Array, relevance: Array) -> Array:
+    """Principal components (q, c) of covariates that are weighed by relevance; none of next to no variance."""
+    used = np.flatnonzero(relevance)
+    if not 0 < len(used) <= _MOST_BLOCKS:
+        return np.zeros((len(relevance), 0))
+    variance, vectors = np.linalg.eigh(np.cov(weighted[:, used].T, bias=True).reshape(len(used), -1))
+    kept = variance > _SMALLEST_VARIANCE * max(float(variance.max()), 1e-300)
+    components = np.zeros((len(relevance), int(kept.sum())))
+    components[used] = relevance[used, None] * vectors[:, kept]
+    return components
+
+
+def _squared_distances(x: Array, points: Array, known: Array | None = None) -> Array:
+    """Squared distances (n, m) of rows x (n, q) from points (m, q), of the known (n, q) columns if they are not all."""
+    cross = x @ points.T
+    if known is None or known.all():
+        return np.maximum((x**2).sum(axis=1)[:, None] + (points**2).sum(axis=1) - 2 * cross, 0.0)
+    return np.maximum((x**2).sum(axis=1)[:, None] + known.astype(np.float64) @ (points**2).T - 2 * cross, 0.0)
+
+
+def _relevance(points: Array, response: Callable[[Array], Array], rng: np.random.Generator) -> Array:
+    """Root mean square (q,), at most 1, of what shuffling a covariate does to the response.
+
+    Of many covariates blocks are shuffled first, and those of a block one by one only if it matters.
+    """
+    q = points.shape[1]
+    few = points[: _SHUFFLED_ROWS if q <= _MOST_BLOCKS else _SHUFFLED_ROWS_OF_MANY]
+    order, before = rng.permutation(len(few)), response(few)
+
+    def change(columns: Ints) -> float:
+        shuffled = few.copy()
+        shuffled[:, columns] = few[np.ix_(order, columns)]
+        return float(np.sqrt(np.mean((response(shuffled) - before) ** 2, axis=0).sum()))
+
+    relevance = np.zeros(q)
+    for block in np.array_split(np.arange(q), min(q, _MOST_BLOCKS)):
+        of_block = change(block)
+        if len(block) == 1:
+            relevance[block] = of_block
+        elif of_block > _MATTERS:
+            relevance[block] = [change(block[[k]]) for k in range(len(block))]
+    return np.minimum(relevance, 1.0)
+
+
+def widened(parameters: Array, excess: Array, widest: float, middle: float, log_unit: float) -> Array:
+    """Parameters (n, 3 J) of mixtures at rows that are so far (n,) beyond the training rows.
+
+    They are locations, log scales and log weights. Beyond the rows no log scale is below `widest`, and the variance of
+    all outcomes, that of a log scale `log_unit`, is added little by little; far away all locations are the `middle`.
+    """
+    excess = np.maximum(excess - _TOLERATED, 0.0)[:, None]
+    if not excess.any():
+        return parameters
+    location, log_scale, log_weight = np.split(parameters, 3, axis=1)
+    far = np.minimum(_RISE * excess, 1.0)
+    floor = log_scale + np.minimum(_RISE_OF_FLOOR * excess, 1.0) * np.maximum(widest - log_scale, 0.0)
+    with np.errstate(divide="ignore"):
+        log_scale = np.logaddexp(2 * floor, 2 * (np.log(far) + log_unit)) / 2
+    return np.hstack([location + far**2 * (middle - location), log_scale, log_weight])
+
+
+def averaged(parameters: Array, unit: float) -> Array:
+    """Parameters (n, 3 J) of mixtures whose components have the moments of k versions of them (n, k, 3 J).
+
+    unit: scale of a component of standard deviation 1.
+    """
+    location, log_scale, log_weight = np.split(parameters, 3, axis=2)
+    mean = location.mean(axis=1)
+    between = ((location - mean[:, None]) ** 2).mean(axis=1)
+    variance = np.exp(2 * log_scale).mean(axis=1) + _CAUTION * unit**2 * between
+    return np.hstack([mean, np.log(variance) / 2, np.log(np.exp(log_weight).mean(axis=1))])

@@ -1,0 +1,139 @@
+"""Components around predictions of the mean: regressors say where they are, boosted trees say how sure they are.
+
+There is one component for the stack of the mean learners and one for each of the best of them; log scales and weights
+are functions of x, boosted on the likelihood. Training rows only ever see predictions of models that were fitted
+without them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+
+from treecdf._common.steps import Steps
+from treecdf._common.typing import Array
+from treecdf._kernels.tails import T5
+from treecdf.bases.components import Learnt, choose_tail, make_loss
+from treecdf.bases.learners.boosting import BoostedScores, BoostingSettings, boost_scores
+from treecdf.bases.learners.protocol import Learner
+from treecdf.bases.linear_scale import LinearScale
+from treecdf.bases.mean import Mean, TrainingRows
+
+_START_OF_SCALE = 0.7  # times the error of a component: where boosting of its log scale begins
+_START_OF_STACK = 1.5  # logit of the stack's weight where boosting begins, 0 for the others: it is the best guess
+_WORTH_SLOPES = 1.0  # nats, all rows together, that a linear log scale has to gain at the first look
+_RATE_OF_LOOK = 0.3  # learning rate of a first look at tails and scales
+_ROUNDS_OF_LOOK = 20  # rounds of it at most
+_PATIENCE_OF_LOOK = 4
+
+
+@dataclass(frozen=True)
+class Stack:
+    """The mean learners in the order they are tried, and how scales and weights are boosted."""
+
+    learners: Sequence[Learner]
+    scales: BoostingSettings
+
+    def cross_fit(
+        self, rows: TrainingRows, step: float, floor: float, rng: np.random.Generator, steps: Steps
+    ) -> Learnt:
+        """The components around the learners' predictions."""
+        mean, location = Mean.cross_fit(self.learners, rows, step, rng, steps)
+        boosting = _Boosting(location, replace(rows, x=_features(rows.x, location)), floor, rng, steps)
+        plain = LinearScale.constant(rows.x.shape[1])
+        look = replace(self.scales, rate=_RATE_OF_LOOK, max_rounds=_ROUNDS_OF_LOOK, patience=_PATIENCE_OF_LOOK)
+        start = boosting.start()
+        relative = np.zeros(len(rows.y))
+        first = boosting.run(look, start, relative, T5)
+        trend, linear = LinearScale.cross_fit(rows, rows.y - location[:, 0])
+        if trend.has_slopes:
+            second = boosting.run(look, start, linear, T5)
+            if second.loss < first.loss - _WORTH_SLOPES / rows.weight.sum():
+                first, relative, plain = second, linear, trend
+        best = boosting.run(self.scales, first.moved(start), relative, first.tail)
+        n_components = location.shape[1]
+        return Learnt(Stacked(mean, plain, best.scores.moved(best.shift, n_components)), best.left_out, best.tail)
+
+
+@dataclass(frozen=True)
+class _Boosted:
+    """Boosted scores of components whose locations are known, and the tail that suits them best."""
+
+    scores: BoostedScores
+    left_out: Array  # (n, 3 J), with the shift
+    tail: int
+    shift: float  # to be added to the log scales with this tail
+    loss: float  # mean negative log-likelihood of left-out rows
+
+    def moved(self, start: Array) -> Array:
+        """Scores (2 J,) to begin with, with the shift."""
+        return start + self.shift * (np.arange(len(start)) < len(start) // 2)
+
+
+@dataclass(frozen=True)
+class _Boosting:
+    """Boosting of log scales and logits of the weights of the components at `location` (n, J)."""
+
+    location: Array
+    rows: TrainingRows  # with the features that scales and weights depend on
+    floor: float
+    rng: np.random.Generator
+    steps: Steps
+
+    def start(self) -> Array:
+        """Log scales and logits (2 J,) where boosting begins."""
+        n_components = self.location.shape[1]
+        share = self.rows.weight / self.rows.weight.sum()
+        start = np.zeros(2 * n_components)
+        error = np.sqrt(share @ (self.location - self.rows.y[:, None]) ** 2)
+        start[:n_components] = np.maximum(np.log(np.maximum(_START_OF_SCALE * error, 1e-300)), self.floor)
+        start[n_components] = _START_OF_STACK
+        return start
+
+    def run(self, settings: BoostingSettings, start: Array, relative: Array, tail: int) -> _Boosted:
+        """Boost under a tail, from `start` (2 J,); all log scales of a row are relative to `relative` (n,)."""
+        rows, n_components = self.rows, self.location.shape[1]
+        loss = make_loss(rows.y, self.location, tail, self.floor, relative)
+        fit = partial(boost_scores, loss, rows.x, rows.weight, start, rows.fold, settings, self.rng)
+        scores, found = self.steps.learn(self.rng, rows.x.shape[1], (len(rows.x), 2 * n_components), fit)
+        left_out = np.hstack([found, self.location])
+        left_out[:, :n_components] += relative[:, None]
+        tail, shift, value = choose_tail(rows.y, left_out, rows.weight, self.floor, tail)
+        left_out[:, :n_components] += shift
+        return _Boosted(scores, left_out, tail, shift, value)
+
+
+@dataclass(frozen=True)
+class Stacked:
+    """Fitted mean learners, and boosted log scales and logits of the weights of their components."""
+
+    mean: Mean
+    trend: LinearScale  # of all log scales, to which the scores are added
+    scores: BoostedScores
+
+    @property
+    def n_components(self) -> int:
+        """J, the number of components."""
+        return 1 + len(self.mean.components)
+
+    def __call__(self, x: Array) -> Array:
+        """Scores (n, 3 J) at standardised covariates x (n, q)."""
+        location = self.mean(x)
+        scores = np.hstack([self.scores(_features(x, location)), location])
+        scores[:, : self.n_components] += self.trend(x)[:, None]
+        return scores
+
+    def describe(self) -> Iterator[str]:
+        """The stack's weights, and the number of components."""
+        stack = sorted(zip(self.mean.weights, self.mean.names, strict=True), reverse=True)
+        yield "stack of regressors for the mean: " + ", ".join(
+            f"{name} {weight:.0%}" for weight, name in stack if weight >= 0.005
+        )
+
+
+def _features(x: Array, location: Array) -> Array:
+    """What scales and weights depend on: covariates, the stack, and where the other learners differ from it."""
+    return np.hstack([x, location[:, :1], location[:, 1:] - location[:, :1]])

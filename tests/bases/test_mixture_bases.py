@@ -1,0 +1,159 @@
+"""Boosted and network mixtures: modes that move, and all that a base must do."""
+
+from functools import cache
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+from scipy.special import logsumexp
+
+from treecdf import TreeFlowRegressor, load_model
+from treecdf.bases.boosted_mixture import MixtureBoosting
+from treecdf.bases.conditional import Conditional
+from treecdf.bases.learners.boosting import BoostingSettings
+from treecdf.bases.learners.network import Network
+from treecdf.bases.mean import TrainingRows
+from treecdf.bases.network_mixture import MixtureNetwork
+from treecdf.training.ensemble import look_at_mixture, weigh_families
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+LEARNERS = {
+    "mixture": MixtureBoosting((2, 4), BoostingSettings(3, 0.2, 60, min_rows=10)),
+    "network": MixtureNetwork(3, Network((16,), n_epochs=10**6, max_steps=300, batch=64, rate=2e-2)),
+}
+every_learner = pytest.mark.parametrize("name", LEARNERS)
+
+
+def branches(n, seed=0):
+    """One covariate that matters, and two modes that cross."""
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(-1.7, 1.7, (n, 2))
+    return x, np.where(rng.random(n) < 0.4, 2 * x[:, 0], -2 * x[:, 0]) + 0.2 * rng.normal(size=n)
+
+
+def log_density(x, y):
+    parts = [np.log(share) + stats.norm.logpdf(y, sign * 2 * x[:, 0], 0.2) for share, sign in ((0.4, 1), (0.6, -1))]
+    return logsumexp(parts, axis=0)
+
+
+X, Y = branches(400)
+X_NEW, Y_NEW = branches(2000, 1)
+
+
+@cache
+def base_of(name, step=0.0):
+    y = np.round(Y / step) * step if step else Y
+    rows = TrainingRows(X, y, np.ones(len(y)), np.arange(len(y)) % 5)
+    return Conditional.cross_fit(LEARNERS[name], rows, (None, None), np.random.default_rng(0))
+
+
+@every_learner
+def test_modes_that_cross_are_found(name):
+    base, parameters = base_of(name)
+    truth = log_density(X_NEW, Y_NEW).mean()
+    found = base.to_box(Y_NEW[:, None, None], base.parameters(X_NEW))[1].mean()
+    normal = stats.norm.logpdf(Y_NEW, 0, Y_NEW.std()).mean()
+    assert truth - 0.35 < found < truth + 0.02
+    assert found > normal + 0.5
+    left_out = base.to_box(Y[:, None, None], parameters)[1].mean()
+    assert left_out < log_density(X, Y).mean() + 0.02
+
+
+@every_learner
+def test_densities_integrate_to_one_and_quantiles_come_back(name):
+    base, _ = base_of(name)
+    parameters = base.parameters(X_NEW[:5])
+    grid = np.linspace(-40, 40, 80_001)
+    density = np.exp(base.to_box(np.tile(grid[:, None], (5, 1, 1)), parameters)[1])
+    np.testing.assert_allclose(np.trapezoid(density, grid, axis=1), 1.0, atol=1e-4)
+    levels = np.tile(np.array([1e-9, 0.01, 0.3, 0.5, 0.9, 1 - 1e-9])[:, None], (5, 1, 1))
+    np.testing.assert_allclose(base.to_box(base.from_box(levels, parameters), parameters)[0], levels, rtol=1e-6)
+
+
+@every_learner
+def test_no_component_collapses_on_repeated_values(name):
+    base, parameters = base_of(name, step=0.5)
+    for found in (parameters, base.parameters(X_NEW)):
+        scale = np.exp(np.split(found, 3, axis=1)[1]) * base.transform.scale
+        assert scale.min() >= 0.4 * 0.5 * (1 - 1e-9)
+
+
+def test_a_network_mixture_is_the_mean_of_its_networks():
+    base, _ = base_of("network")
+    scores = base.components.networks.outputs(X_NEW[:20])
+    densities = []
+    for log_scale, logits, location in (np.split(part, 3, axis=1) for part in scores):
+        weights = np.exp(logits - logsumexp(logits, axis=1, keepdims=True))
+        scale = np.exp(np.maximum(log_scale + base.components.shift, base.floor))
+        g = base.transform.forward(Y_NEW[:20])[0]
+        standard = stats.norm if base.tail == 5 else stats.t([1, 2, 3, 5, 10][base.tail])
+        densities.append((weights * standard.pdf((g[:, None] - location) / scale) / scale).sum(axis=1))
+    found = base.to_box(Y_NEW[:20, None, None], base.parameters(X_NEW[:20]))[1][:, 0]
+    g, log_slope = base.transform.forward(Y_NEW[:20])
+    share = np.exp(base.log_broad)
+    broad = stats.t(5).pdf(g / 2) / 2
+    np.testing.assert_allclose(np.exp(found - log_slope), (1 - share) * np.mean(densities, axis=0) + share * broad)
+
+
+@pytest.mark.parametrize("name", ["mixture", "network"])
+@pytest.mark.parametrize("n_jobs", [2])
+def test_models_do_not_depend_on_the_threads_and_come_back_from_files(name, n_jobs, tmp_path):
+    x = pd.DataFrame(
+        {"a": X[:, 0], "gaps": np.where(X[:, 1] > 1, np.nan, X[:, 1]), "c": np.where(X[:, 1] > 0, "u", "v")}
+    )
+    settings = {"base": name, "effort": "fast", "max_trees": 3, "bounds": (-6, None), "random_state": 0}
+    weight = np.random.default_rng(0).uniform(1, 2, len(Y))
+    model = TreeFlowRegressor(**settings).fit(x, Y, sample_weight=weight)
+    other = TreeFlowRegressor(**settings, n_jobs=n_jobs).fit(x, Y, sample_weight=weight)
+    expected = model.log_prob(x, Y)
+    assert np.array_equal(other.log_prob(x, Y), expected)
+    model.save(tmp_path / "model")
+    assert np.array_equal(load_model(tmp_path / "model").log_prob(x, Y), expected)
+    assert (model.sample(x, 20, random_state=0) >= -6).all()
+    assert f"{'boosted' if name == 'mixture' else 'network'} mixture: " in model.summary()
+
+
+def test_a_mixture_joins_where_it_helps_and_is_given_up_elsewhere():
+    model = TreeFlowRegressor(effort="fast", random_state=0).fit(X, Y)
+    assert "mixture" in [family.name for family in model.families_]
+    line = X[:, 0] + 0.3 * np.random.default_rng(0).normal(size=len(X))
+    plain = TreeFlowRegressor(effort="fast", random_state=0).fit(X, line)
+    assert [family.name for family in plain.families_] == ["flow"]
+
+
+def test_the_look_is_in_the_unit_of_the_outcome():
+    class Rows:
+        x, y, weight = X, Y[:, None], np.ones(len(Y))
+
+    class Huge(Rows):
+        y = 1000 * Y[:, None]
+
+    fold = np.arange(len(Y)) % 5
+    small, huge = (look_at_mixture(LEARNERS["mixture"], rows, fold) for rows in (Rows, Huge))
+    assert small == pytest.approx(huge + np.log(1000), abs=1e-6)
+
+
+def test_links_of_a_chain_are_weighed_of_several_bases():
+    y = np.column_stack([Y, 0.5 * Y + 0.1 * np.random.default_rng(2).normal(size=len(Y))])
+    model = TreeFlowRegressor(effort="fast", random_state=0).fit(X, y)
+    chain = model.families_[0].members[0]
+    kinds = [{type(flow.base.components).__name__ for flow in link.tree_flows()} for link in chain.links]
+    assert "BoostedMixture" in kinds[0]
+    assert np.isfinite(model.log_prob(X, y)).all()
+
+
+def test_families_of_no_use_are_dropped():
+    rng = np.random.default_rng(0)
+    y, weight = rng.normal(size=500), np.ones(500)
+    good, poor, unknown = stats.norm.logpdf(y), stats.norm.logpdf(y, 3), np.full(500, np.nan)
+    kept, weights = weigh_families(np.column_stack([poor, good]), weight)
+    assert (kept, weights.tolist()) == ([1], [1.0])
+    kept, weights = weigh_families(np.column_stack([good, good]), weight)
+    assert kept == [0, 1]
+    np.testing.assert_allclose(weights, 0.5)
+    assert weigh_families(np.column_stack([unknown, unknown]), weight)[0] == [0, 1]
+    two = np.where(y > 0, 1.0, -5.0)
+    kept, weights = weigh_families(np.column_stack([two, -two, good - 9]), weight)
+    assert kept == [0, 1]
+    assert weights.sum() == pytest.approx(1.0)
