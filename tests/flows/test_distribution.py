@@ -316,7 +316,7 @@ def test_marginals_of_two_outcomes(two):
 
 
 def test_marginal_refuses_outcomes_of_another_shape(two):
-    with pytest.raises(ValueError, match=r"Expected y of shape \(6,\) or \(6, m\); got \(5,\)"):
+    with pytest.raises(ValueError, match=r"Expected y of shape \(6,\) or \(6, m\), .*; got \(5,\)"):
         two.marginal(0).cdf(np.zeros(5))
 
 

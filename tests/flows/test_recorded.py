@@ -50,10 +50,10 @@ def test_atoms_are_values_that_come_more_often_than_those_around_them():
     assert find_atoms(np.array([1.0]), np.ones(1)).size == 0
 
 
-def test_atoms_that_leave_nothing_are_refused():
+def test_atoms_that_leave_one_row_are_refused():
     x = np.arange(20.0)[:, None]
-    with pytest.raises(ValueError, match=r"Found 0 row\(s\) besides 2 atom"):
-        TreeFlowRegressor(atoms=[0.0, 1.0]).fit(x, np.arange(20) % 2)
+    with pytest.raises(ValueError, match=r"Found 1 row\(s\) besides 2 atom"):
+        TreeFlowRegressor(atoms=[0.0, 1.0]).fit(x, np.append(np.arange(19) % 2, 0.5))
 
 
 def test_weights_decide_what_an_atom_is():
@@ -140,13 +140,11 @@ def test_a_model_that_knows_the_atom_scores_better_than_chance(with_atoms):
     assert own[zero].sum() / 1000 < truth + 0.05
 
 
-def test_atoms_are_of_one_outcome_and_leave_something_to_learn():
+def test_atoms_are_numbers_of_one_outcome():
     with pytest.raises(ValueError, match="atoms are for one outcome"):
         small(atoms="auto").fit(X, np.column_stack([Y, Y]))
     with pytest.raises(ValueError, match="Expected atoms to be None, 'auto' or numbers"):
         small(atoms=["zero"]).fit(X, Y)
-    with pytest.raises(ValueError, match=r"0 row\(s\)"):
-        small(atoms=[0.0, 1.0]).fit(X, IS_ZERO.astype(float))
 
 
 def test_no_atoms_found_is_no_atoms():
@@ -282,7 +280,7 @@ def test_outcomes_at_bounds_that_cut_a_cell_are_possible():
     both[0], both[1] = 0.0, -0.51
     model = small(resolution=1.0, bounds=(-0.51, None), base="box").fit(X[:100], both)
     assert np.isfinite(model.log_prob(X[:100], both)).all()
-    assert np.isneginf(model.log_prob(X[:1], [[-0.6, 1.0]])).all()
+    assert np.isneginf(model.log_prob(X[:1], [[-1.6, 1.0]])).all()
 
 
 def test_outcomes_at_bounds_stay_there_beside_a_grid():
@@ -290,9 +288,9 @@ def test_outcomes_at_bounds_stay_there_beside_a_grid():
     rng = np.random.default_rng(0)
     low, high = -85372953.9141052, 84496759.04411556
     other = np.append(rng.uniform(low, high, 498), [low, high])
-    table = Table(
-        np.zeros((500, 1)), np.column_stack([np.round(rng.normal(size=500)), other]), np.ones(500), np.arange(500)
-    )
+    number = np.arange(500)
+    y = np.column_stack([np.round(rng.normal(size=500)), other])
+    table = Table(np.zeros((500, 1)), y, np.ones(500), number, number.astype(np.uint64))
     grid = Grid(np.zeros(2), np.array([1.0, 0.0]))
     spread = continuous_part(table, np.empty(0), grid, [(-5.0, 5.0), (low, high)], rng).y
     assert (spread[:, 1] == other).all()
@@ -399,7 +397,7 @@ def test_marginals_of_several_outcomes_are_on_their_grid(two_on_grid):
     draws = d.sample(20_000, random_state=0)
     np.testing.assert_allclose(rounded.cdf(np.zeros(20)), (draws[..., 0] <= 0).mean(axis=1), atol=0.03)
     np.testing.assert_allclose(d.std(), draws.std(axis=1), rtol=0.2)
-    assert (np.abs(d.mean() - draws.mean(axis=1)) < 0.03 * d.std()).all()
+    assert (np.abs(d.mean() - draws.mean(axis=1)) < 0.04 * d.std()).all()
     assert (np.abs(rounded.mean() - d.mean()[:, 0]) < 1e-9).all()
 
 
@@ -409,3 +407,39 @@ def test_far_outcomes_with_atoms_have_finite_moments():
     assert np.isfinite(d.mean()).all()
     assert np.isfinite(d.std()).all()
     assert (d.std() > 1e197).all()
+
+
+# What the summary says of the recording
+
+
+def test_common_values_of_a_rounded_outcome_are_no_hint_of_atoms():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(600, 1))
+    y = np.round(100 * rng.normal(size=600))
+    y[:24] = 50.0  # 4 % of the rows: any rounded outcome has such values
+    assert "atoms='auto'" not in small().fit(x, y).summary()
+    y[:90] = 50.0
+    assert "the outcome is 50 in 15% of the rows; atoms='auto' would model that" in small().fit(x, y).summary()
+
+
+def test_units_of_the_log_density_are_told():
+    x = np.random.default_rng(0).normal(size=(200, 1))
+    y = np.where(np.arange(200) % 3 == 0, 0.0, np.exp(x[:, 0]))
+    told = "use the CRPS (treecdf.metrics.crps_scorer)"
+    assert told not in small().fit(x, y).summary()
+    assert told in small(atoms=[0.0]).fit(x, y).summary()
+    assert told in small(resolution=0.5).fit(x, np.round(2 * y) / 2).summary()
+
+
+def test_two_values_want_a_classifier():
+    x = np.random.default_rng(0).normal(size=(200, 1))
+    summary = small().fit(x, (x[:, 0] > 0).astype(float)).summary()
+    assert "the outcome has two values, 0 and 1: a classifier is what is wanted" in summary
+    assert "atoms='auto' gives their probabilities" in summary
+
+
+def test_the_summary_explains_its_words():
+    summary = small().fit(X, X[:, 0]).summary()
+    assert "(mean log density, more is better)" in summary
+    assert "stack of regressors for the mean: " in summary
+    assert "for what nobody foresaw" in summary

@@ -43,14 +43,19 @@ from tests.helpers.sticks import (
     small,
 )
 from treecdf import Constant, Logistic, Stage, TreeFlowRegressor
-from treecdf.training.ensemble import validation_folds
+from treecdf.data.table import learn_table
+from treecdf.data.units import set_aside, units_of_ranks
+from treecdf.training.ensemble import _Trainer
+from treecdf.training.jobs import Workers
+from treecdf.training.parameters import read_settings
+from treecdf.training.plan import make_plan
 
 # Rows set aside
 
 
 @pytest.mark.parametrize(("n", "fraction", "n_members"), [(100, 0.1, 4), (100, 0.1, 10), (100, 0.3, 7), (7, 0.5, 9)])
 def test_members_set_aside_other_rows_while_they_last(n, fraction, n_members):
-    folds = validation_folds(n, fraction, n_members, np.random.default_rng(0))
+    folds = set_aside(np.arange(n, dtype=np.uint64), fraction, n_members, np.random.default_rng(0))
     size = round(fraction * n)
     assert [len(set(fold)) for fold in folds] == [size] * n_members
     times = np.bincount(np.concatenate(folds), minlength=n)
@@ -64,21 +69,16 @@ def test_members_set_aside_other_rows_while_they_last(n, fraction, n_members):
     ("n", "fraction", "size"), [(2, 0.1, 1), (2, 0.9, 1), (10, 0.01, 1), (10, 0.99, 9), (3, 0.9, 2)]
 )
 def test_a_row_at_least_is_set_aside_and_a_row_is_left(n, fraction, size):
-    for fold in validation_folds(n, fraction, 3, np.random.default_rng(0)):
+    for fold in set_aside(np.arange(n, dtype=np.uint64), fraction, 3, np.random.default_rng(0)):
         assert len(set(fold)) == size
 
 
 def rows_set_aside(model):
-    """Rows of X, Y that each member did not see: those that moved far away leave its box and scales alone."""
-    found = [set() for _ in range(3)]
-    plain = model.fit(X[:20], Y[:20]).mixture_.members
-    for row in range(20):
-        y = Y[:20].copy()
-        y[row] = 1e5
-        for number, (flow, before) in enumerate(zip(model.fit(X[:20], y).mixture_.members, plain, strict=True)):
-            if np.array_equal(flow.base.rotation.scale, before.base.rotation.scale):
-                found[number].add(row)
-    return found
+    """Rows of X, Y that each member sets aside."""
+    table, _ = learn_table(X[:20], Y[:20], None, None, None, np.random.default_rng(0))
+    plan = make_plan(read_settings(model.get_params(deep=False)), 20, X.shape[1], [(None, None)] * Y.shape[1])
+    aside = _Trainer(plan, table, None, np.random.default_rng(0), Workers())._set_aside()
+    return [set(table.number[rows]) for rows in aside]
 
 
 @pytest.mark.parametrize("weights", ["equal", "stacked", "likelihood"])
@@ -92,7 +92,8 @@ def test_members_share_validation_rows_unless_the_weights_are_equal(weights):
 def test_stacking_looks_at_rows_set_aside_and_likelihood_at_the_others(weights):
     model = fit(stages=[], weights=weights, regions=1, rotations=LIKELIHOOD["rotations"])
     aside = np.zeros(N, bool)
-    aside[validation_folds(N, 0.1, 1, np.random.default_rng(0))[0]] = True
+    units = units_of_ranks(list(np.asarray(X, float).T), Y)
+    aside[set_aside(units, 0.1, 1, np.random.default_rng(0))[0]] = True
     for flow in model.mixture_.members:
         assert flow.standardize.mean * flow.standardize.unit == pytest.approx(X[~aside].mean(axis=0), rel=1e-9)
     log_prob = log_prob_of_members(model, X, Y)
@@ -241,14 +242,14 @@ def test_progress_counts_the_members(verbose, monkeypatch):
     model = fit(verbose=verbose)
     shown = terminal.getvalue()
     for number in (1, 2, 3):
-        assert (f"{number} of 3 flows" in shown) == bool(verbose)
+        assert (f"{number} of 3 done" in shown) == bool(verbose)
     if verbose:
         assert shown.endswith("\n")
         last = shown.split("\r")[-1]
         assert f"{model.n_trees_} trees" in last
         of_last = model.history_["validation"][model.history_["member"] == 2]
         assert f"validation log-likelihood {of_last.max():.4f}" in last
-        assert "[########................]" in shown
+        assert shown.startswith("\rthe family 'joint': 3 to train, 1 at a time, ")
 
 
 def test_progress_of_one_member_counts_its_trees(monkeypatch):
@@ -256,8 +257,20 @@ def test_progress_of_one_member_counts_its_trees(monkeypatch):
     monkeypatch.setattr("sys.stderr", terminal)
     monkeypatch.setattr("treecdf.estimators.progress.time", SimpleNamespace(monotonic=count(1).__next__))
     fit(verbose=1, rotations=None)
-    assert "stage 1 [########################] 8 trees" in terminal.getvalue()
+    assert "the family 'joint': stage 1, 8 trees" in terminal.getvalue()
     assert "member" not in terminal.getvalue()
+
+
+def test_progress_is_told_from_the_beginning_and_in_lines_for_a_log(monkeypatch):
+    log = io.StringIO()
+    monkeypatch.setattr("sys.stderr", log)
+    monkeypatch.setattr("treecdf.estimators.progress.time", SimpleNamespace(monotonic=count(1).__next__))
+    TreeFlowRegressor(effort="fast", max_trees=2, random_state=0, verbose=2).fit(X, Y[:, 0])
+    begin, base, *trees = log.getvalue().splitlines()
+    assert begin.startswith("treecdf: flows on a conditional base: training begins, ")
+    assert base.startswith("treecdf: flows on a conditional base: learning the base")
+    assert any("stage 1, 1 trees, validation log-likelihood" in line for line in trees)
+    assert "\r" not in log.getvalue()
 
 
 def test_a_mixture_has_no_pit():

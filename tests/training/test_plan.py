@@ -10,6 +10,7 @@ from sklearn.linear_model import LinearRegression, Ridge
 from sklearn.tree import DecisionTreeRegressor
 
 from treecdf import MLP, BoostedTrees, Constant, Logistic, Stage, TreeFlowRegressor
+from treecdf.bases.components import describe_tail
 from treecdf.bases.learners import Polynomial
 from treecdf.data.table import has_repeats
 from treecdf.training.defaults import default_learners
@@ -329,17 +330,18 @@ def test_a_summary_of_one_outcome_names_the_learners_and_their_shares():
     (line,) = re.findall(r"mean: (.*)", model.summary())
     shares = dict(re.findall(r"(\w+) (\d+)%", line))
     assert set(shares) <= {"Ridge", "DecisionTreeRegressor"}
-    for name, weight in zip(base.mean.names, base.mean.weights, strict=True):
+    for name, weight in zip(base.components.mean.names, base.components.mean.weights, strict=True):
         assert int(shares.get(name, 0)) == pytest.approx(100 * weight, abs=0.51)
-    assert "transform of the outcome: none" in model.summary()
-    assert f"components: {len(base.mean.components) + 1} and a broad one of weight" in model.summary()
+    assert f"transform of the outcome: {base.transform.name}" in model.summary()
+    parts = f"{base.components.n_components} {describe_tail(base.tail)}"
+    assert f"components: {parts}, and a broad one of weight" in model.summary()
 
 
 def test_a_summary_of_a_chain_names_the_outcomes_in_its_order():
     for kind in ("chain", "chains"):
         model = fitted(kind)
         orders = [family.members[0].order for family in model.families_]
-        found = [int(number) for number in re.findall(r"outcome (\d+):", model.summary())]
+        found = [int(number) for number in re.findall(r"outcome y(\d+):", model.summary())]
         assert found == [outcome for order in orders for outcome in order]
         assert model.summary().count("mean: Ridge 100%") == len(found)
 

@@ -88,14 +88,23 @@ def test_members_trained_in_other_processes_give_one_warning(n_jobs):
     assert f"stage 0 of the family 'joint' ended after {numbers[0]} to {numbers[-1]} trees" in told[0]
 
 
+def given_weights(*weights):
+    """What takes the place of `maximise`: these weights, and 1 of a single member."""
+
+    def maximise(log_prob, *_):
+        given = np.array(weights) if log_prob.shape[1] == len(weights) else np.ones(log_prob.shape[1])
+        return given / given.sum()
+
+    return maximise
+
+
 @pytest.mark.parametrize("kept", [True, False])
 def test_only_families_that_are_kept_are_told_of(kept, monkeypatch):
     """The rule is drawn in here, so that both families of the default model break it."""
     monkeypatch.setattr(treecdf.training.boosting, "_LARGEST_LOG_DENSITY", -np.inf)
     monkeypatch.setattr(treecdf.training.ensemble, "_HOPELESS", np.inf)
-    monkeypatch.setattr(
-        treecdf.training.ensemble, "maximise", lambda *_: np.array([1.0, 0.5 * kept]) / (1 + 0.5 * kept)
-    )
+    monkeypatch.setattr(treecdf.training.ensemble, "_NOT_WORTH_IT", -np.inf)  # no mixtures
+    monkeypatch.setattr(treecdf.training.ensemble, "maximise", given_weights(1.0, 0.5 * kept))
     model, (told,) = quietly(TreeFlowRegressor(max_trees=3, random_state=0).fit, X, Y)
     assert len(np.unique(model.history_["member"][model.history_["too_dense"]])) == 4  # all of both families
     for text in (told, model.summary()):
@@ -107,7 +116,8 @@ def test_the_family_for_outcomes_that_repeat_is_noted_without_a_warning(monkeypa
     """It is of several outcomes that come in the same combinations, and is made the only one that is kept."""
     monkeypatch.setattr(treecdf.training.boosting, "_LARGEST_LOG_DENSITY", -np.inf)
     monkeypatch.setattr(treecdf.training.ensemble, "_HOPELESS", np.inf)
-    monkeypatch.setattr(treecdf.training.ensemble, "maximise", lambda *_: np.array([0.0, 1.0, 0.0]))
+    monkeypatch.setattr(treecdf.training.ensemble, "_NOT_WORTH_IT", -np.inf)  # no mixtures
+    monkeypatch.setattr(treecdf.training.ensemble, "maximise", given_weights(0.0, 1.0, 0.0))
     x, y = RNG.normal(size=(60, 4)), np.repeat(RNG.normal(size=(20, 2)), 3, axis=0)
     model = TreeFlowRegressor(max_trees=3, random_state=0).fit(x, y)  # warnings are errors
     assert [family.name for family in model.families_] == ["repeats"]

@@ -60,9 +60,20 @@ def bits(fitted):
     return [array.tobytes() for array in arrays]
 
 
+def assert_same(streamed, in_memory):
+    """The same model but for the rounding of sums: rows in memory are put into the order of their content."""
+    (flow,), (other,) = streamed.mixture_.members, in_memory.mixture_.members
+    assert streamed.n_trees_ == in_memory.n_trees_
+    for stage, own in zip(flow.stages, other.stages, strict=True):
+        for name in ("axis", "left", "right"):
+            np.testing.assert_array_equal(stage.nodes[name], own.nodes[name])
+        np.testing.assert_allclose(stage.nodes["cut"], own.nodes["cut"], rtol=1e-9)
+    for name, values in streamed.history_.items():
+        np.testing.assert_allclose(values, in_memory.history_[name], atol=1e-9)
+
+
 CASES = {
     "one outcome": ({}, ["y"]),
-    "subsample": ({"subsample": 0.6}, ["y"]),
     "two outcomes": ({}, ["y", "z"]),
     "student": ({"base": "student", "structure": "joint"}, ["y", "z"]),
     "bounds": ({"bounds": (-20, None)}, ["y"]),
@@ -78,8 +89,8 @@ def test_files_give_the_model_of_rows_in_memory(settings, outcomes, tmp_path):
     path = write(tmp_path, pd.concat([X, y], axis=1))
     streamed = model(**settings).fit_parquet(path, outcomes=outcomes)
     assert streamed.n_trees_ > 6
-    assert bits(streamed) == bits(in_memory)
-    np.testing.assert_array_equal(streamed.log_prob(X, y), in_memory.log_prob(X, y))
+    assert_same(streamed, in_memory)
+    np.testing.assert_allclose(streamed.log_prob(X, y), in_memory.log_prob(X, y), atol=1e-9)
     assert streamed.outcome_names_ == in_memory.outcome_names_
     if streamed.validation_fraction:
         known = in_memory.families_[0].left_out
@@ -103,7 +114,7 @@ def test_weights_gaps_and_categories_come_from_files_as_from_frames(tmp_path):
     streamed = model().fit_parquet(write(tmp_path, frame), "y", covariates, sample_weight="w")
     assert streamed.covariates_.kinds == ("number", "number", "category")
     assert list(streamed.feature_names_in_) == covariates
-    assert bits(streamed) == bits(in_memory)
+    assert_same(streamed, in_memory)
 
 
 def test_auto_is_what_can_be_streamed(tmp_path):
@@ -148,12 +159,14 @@ def test_complaints_name_rows_and_columns(tmp_path):
 
 
 def test_many_rows_are_learnt_from_a_sample(tmp_path, monkeypatch):
-    """Bins, medians and levels are then those of a sample, the same for files and memory as far as bins go."""
+    """Bins, medians and levels are then those of a sample, and rows are set aside by their values, not their ranks."""
     monkeypatch.setattr(treecdf.training.sources.rows, "SAMPLE_ROWS", 500)
     monkeypatch.setattr("treecdf.training.streaming.SAMPLE_ROWS", 500)
     path = write(tmp_path, X.assign(y=Y[:, 0]))
     streamed, in_memory = model().fit_parquet(path, "y"), model().fit(X, Y[:, 0])
-    np.testing.assert_array_equal(streamed.log_prob(X, Y[:, 0]), in_memory.log_prob(X, Y[:, 0]))
+    assert np.abs(streamed.log_prob(X, Y[:, 0]) - in_memory.log_prob(X, Y[:, 0])).mean() < 0.1
+    again = model().fit_parquet(path, "y")
+    np.testing.assert_array_equal(streamed.log_prob(X, Y[:, 0]), again.log_prob(X, Y[:, 0]))
     assert abs(streamed.covariates_.columns[0].median - np.median(X["a"])) > 0
 
 
@@ -266,7 +279,7 @@ def test_directories_of_partitions_are_columns(tmp_path):
     names = ["a", "b", "c", "year", "place"]
     assert list(streamed.feature_names_in_) == names
     assert streamed.covariates_.kinds == ("number",) * 4 + ("category",)
-    assert bits(streamed) == bits(model().fit(frame[names], frame["y"]))
+    assert_same(streamed, model().fit(frame[names], frame["y"]))
     (file,) = (root / "year=2020" / "place=north").iterdir()
     assert fitted_columns(file) == dict.fromkeys("abc", "number")
 
@@ -278,7 +291,7 @@ def test_columns_of_files_win_over_names_of_directories(tmp_path):
         part.to_parquet(tmp_path / f"a={k}" / "rows.parquet")
     streamed = model().fit_parquet(tmp_path, "y")
     order = np.r_[0:N:2, 1:N:2]
-    assert bits(streamed) == bits(model().fit(X.iloc[order], Y[order, 0]))
+    assert_same(streamed, model().fit(X.iloc[order], Y[order, 0]))
 
 
 def test_names_like_01_stay_text(tmp_path):
@@ -303,13 +316,13 @@ def test_types_of_columns_are_those_of_all_files(tmp_path):
     )
     frame = X.assign(a=np.where(np.arange(N) < N // 2, 1.0, X["a"]), c=np.where(np.arange(N) < N // 2, "u", None))
     frame.loc[: N // 2 - 1, "b"] = np.nan
-    assert bits(model().fit_parquet(path, "y")) == bits(model().fit(frame, Y[:, 0]))
+    assert_same(model().fit_parquet(path, "y"), model().fit(frame, Y[:, 0]))
 
 
 def test_a_column_of_a_later_file_is_missing_in_the_first(tmp_path):
     path = halves(tmp_path, {}, {"late": lambda part: 1.0 + part["a"]})
     frame = X.assign(late=(1.0 + X["a"]).where(np.arange(N) >= N // 2))
-    assert bits(model().fit_parquet(path, "y")) == bits(model().fit(frame, Y[:, 0]))
+    assert_same(model().fit_parquet(path, "y"), model().fit(frame, Y[:, 0]))
 
 
 def test_text_and_numbers_in_one_column_are_refused_by_name(tmp_path):
@@ -324,7 +337,7 @@ def test_text_and_numbers_in_one_column_are_refused_by_name(tmp_path):
 def test_a_column_without_any_value_is_one_of_missing_numbers(tmp_path):
     path = halves(tmp_path, {"b": lambda part: None}, {"b": lambda part: None})
     frame = X.assign(b=np.nan)
-    assert bits(model().fit_parquet(path, "y")) == bits(model().fit(frame, Y[:, 0]))
+    assert_same(model().fit_parquet(path, "y"), model().fit(frame, Y[:, 0]))
 
 
 def test_no_files_are_refused(tmp_path):
@@ -356,7 +369,7 @@ def test_a_file_that_changes_between_passes_is_noticed(weight, keeps_time, tmp_p
         model().fit_parquet(path, "y", ["a", "b", "c"], sample_weight=weight)
 
 
-@pytest.mark.parametrize(("weight", "most", "passes"), [(None, 10**6, 1), (None, 500, 2), ("w", 10**6, 1)])
+@pytest.mark.parametrize(("weight", "most", "passes"), [(None, 10**6, 1), (None, 500, 3), ("w", 10**6, 1)])
 def test_files_are_read_as_often_as_they_must_be(weight, most, passes, tmp_path, monkeypatch):
     """Footers give the number of rows; weights are read alone; a sample of all rows is all that is read."""
     monkeypatch.setattr("treecdf.training.streaming.SAMPLE_ROWS", most)

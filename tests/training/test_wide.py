@@ -74,12 +74,14 @@ def test_the_score_test_of_a_wide_level_has_a_bounded_matrix():
 def test_logistic_nodes_of_a_wide_table_are_those_of_the_screened_columns():
     x, y = wide(100, 300)
     model = TreeFlowRegressor(base="box", stages=[Stage(Logistic(), 1)], max_trees=1, random_state=0)
-    theta = model.fit(x, y).mixture_.tree_flows()[0].stages[0].theta
+    own = {"X_val": x[:10], "y_val": y[:10]}
+    theta = model.fit(x, y, **own).mixture_.tree_flows()[0].stages[0].theta
     assert theta.shape == (1, 301)
     kept = np.flatnonzero(theta[0, 1:])
     assert len(kept) == SCREENED_FEATURES
     assert {0, 299} <= set(kept)
-    alone = model.fit(x[:, kept], y).mixture_.tree_flows()[0].stages[0].theta
+    own = {"X_val": x[:10, kept], "y_val": y[:10]}
+    alone = model.fit(x[:, kept], y, **own).mixture_.tree_flows()[0].stages[0].theta
     np.testing.assert_allclose(theta[:, np.r_[0, 1 + kept]], alone, rtol=1e-9)
 
 
@@ -94,6 +96,7 @@ def test_importances_of_a_wide_table_find_the_covariates_that_matter(monkeypatch
     assert "wide table: of 600 features" in fitted.summary()
 
 
+@pytest.mark.filterwarnings("ignore:Column 0 has missing values or levels")
 def test_a_category_of_many_levels_is_learnt_and_survives_a_file(tmp_path):
     rng = np.random.default_rng(0)
     code, effect = rng.integers(0, 5000, 10_000), rng.normal(size=5000)

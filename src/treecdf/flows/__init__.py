@@ -4,7 +4,7 @@ from treecdf.flows.chain import Chain
 from treecdf.flows.continuous import FlowDistribution
 from treecdf.flows.distribution import ConditionalDistribution
 from treecdf.flows.flow import TreeFlow
-from treecdf.flows.marginal import SampledMarginal
+from treecdf.flows.marginal import Marginal
 from treecdf.flows.mixture import Flow, Mixture
 from treecdf.flows.recorded import RecordedDistribution, as_recorded
 from treecdf.flows.results import Family, Fitted, History
@@ -18,9 +18,9 @@ __all__ = [
     "Flow",
     "FlowDistribution",
     "History",
+    "Marginal",
     "Mixture",
     "RecordedDistribution",
-    "SampledMarginal",
     "TreeFlow",
     "TreeSequence",
     "as_recorded",

@@ -15,27 +15,42 @@ from treecdf._common.validation import check_setting, is_int
 Rows: TypeAlias = int | np.integer | slice | Sequence[int] | Sequence[bool] | NDArray[np.integer] | Bools
 
 
-def read_points(y: ArrayLike, n: int, d: int) -> tuple[Array, tuple[int, ...]]:
-    """Outcomes as (n, m, d) without NaN, and the shape (n,) or (n, m) of one answer for each."""
+def read_points(y: ArrayLike, n: int, d: int, is_grid: bool = False) -> tuple[Array, tuple[int, ...]]:
+    """Outcomes as (n, m, d) without NaN, and the shape (n,) or (n, m) of one answer for each.
+
+    One outcome for all rows is a number, or d numbers; m outcomes for all rows have the shape (m,) or (m, d) if
+    `is_grid`, and (1, m) or (1, m, d) in any case.
+    """
     values = np.asarray(y, dtype=np.float64)
     if np.isnan(values).any():
         raise ValueError("y contains NaN.")
-    if values.ndim and len(values) == n:
-        if d == 1 and values.ndim == 1:
-            return values[:, None, None], (n,)
-        if d == 1 and values.ndim == 2:
-            return np.ascontiguousarray(values)[:, :, None], values.shape
-        if d > 1 and values.ndim == 2 and values.shape[1] == d:
-            return np.ascontiguousarray(values)[:, None, :], (n,)
-        if d > 1 and values.ndim == 3 and values.shape[2] == d:
-            return np.ascontiguousarray(values), values.shape[:2]
-    expected = f"({n},) or ({n}, m)" if d == 1 else f"({n}, {d}) or ({n}, m, {d})"
-    raise ValueError(f"Expected y of shape {expected}; got {values.shape}.")
+    point = () if d == 1 else (d,)  # the shape of one outcome
+    is_of_points = values.shape[values.ndim - len(point) :] == point
+    n_axes = values.ndim - len(point)
+    if is_of_points and not is_grid and n_axes == 0:
+        return np.broadcast_to(values.reshape(1, 1, d), (n, 1, d)), (n,)
+    if is_of_points and not is_grid and n_axes in (1, 2) and len(values) == n:
+        m = 1 if n_axes == 1 else values.shape[1]
+        return np.ascontiguousarray(values).reshape(n, m, d), values.shape[:n_axes]
+    is_row = n_axes == 2 and len(values) == 1  # one row of outcomes, for all rows
+    if is_of_points and (is_row or (n_axes == 1 and (is_grid or n == 1))):
+        m = values.shape[n_axes - 1]
+        return np.tile(values.reshape(1, m, d), (n, 1, 1)), (n, m)
+    raise ValueError(f"Expected y {_expected_shapes(n, point, is_grid)}; got {values.shape}.")
+
+
+def _expected_shapes(n: int, point: tuple[int, ...], is_grid: bool) -> str:
+    """The shapes that outcomes may have, in words."""
+    own = "".join(f", {size}" for size in point)
+    if is_grid:
+        return f"of shape (m{own or ','}), the same outcomes for all rows"
+    one = f"{point[0]} numbers" if point else "a number"
+    return f"of shape ({n}{own or ','}) or ({n}, m{own}), or {one} for all rows, or (m{own or ','}) with grid=True"
 
 
 def read_truth(y: ArrayLike, n: int) -> Array:
-    """Finite outcomes (n, 1), one for each row of a distribution of one outcome."""
-    if np.shape(y) not in ((n,), (n, 1)):
+    """Finite outcomes (n, 1), one for each row of a distribution of one outcome, or one for all."""
+    if np.shape(y) not in ((), (n,), (n, 1)):
         raise ValueError(f"Expected y of shape ({n},), one outcome for each row; got {np.shape(y)}.")
     truth = read_points(y, n, 1)[0][:, 0]
     if np.isinf(truth).any():
@@ -54,11 +69,12 @@ def read_levels(p: ArrayLike, n: int) -> tuple[Array, bool]:
     return np.array(np.broadcast_to(np.atleast_1d(levels), shape)), levels.ndim == 0
 
 
-def interval_levels(level: float) -> list[float]:
-    """Levels of the two ends of the central interval that holds `level` of the probability."""
-    if not 0 < level < 1:
-        raise ValueError(f"Expected a level between 0 and 1; got {level}.")
-    return [(1 - level) / 2, (1 + level) / 2]
+def interval_levels(level: ArrayLike) -> Array:
+    """Levels (2,) or (2, k) of the ends of the central intervals that hold `level`, one or k, of the probability."""
+    inside = np.asarray(level, dtype=np.float64)
+    if inside.ndim > 1 or not ((inside > 0) & (inside < 1)).all():
+        raise ValueError(f"Expected a level between 0 and 1, or several; got {level!r}.")
+    return np.stack([(1 - inside) / 2, (1 + inside) / 2])
 
 
 def read_n_samples(n_samples: int) -> int:
@@ -68,10 +84,15 @@ def read_n_samples(n_samples: int) -> int:
     return int(n_samples)
 
 
-def read_outcome(j: int, d: int) -> int:
-    """The number of one of d outcomes; negative ones count from the last."""
+def read_outcome(j: int | str, names: Sequence[str]) -> int:
+    """The number of one of the outcomes that have these names; negative numbers count from the last."""
+    d = len(names)
+    if isinstance(j, str):
+        if j not in names:
+            raise ValueError(f"Expected an outcome among {', '.join(map(repr, names))}; got {j!r}.")
+        return list(names).index(j)
     if not is_int(j):
-        raise TypeError(f"Expected the number of an outcome, an integer below {d}; got {j!r}.")
+        raise TypeError(f"Expected the name of an outcome, or its number, an integer below {d}; got {j!r}.")
     if not -d <= j < d:
         raise IndexError(f"Expected an outcome below {d}; got {j}.")
     return int(j) % d

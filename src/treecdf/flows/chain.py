@@ -28,6 +28,10 @@ class Chain:
         """All tree flows it is made of."""
         return [flow for link in self.links for flow in link.tree_flows()]
 
+    def novelty(self, x: Array) -> Array | None:
+        """How far (n,) covariates x (n, q) are beyond the training rows; None if the first link does not know these."""
+        return self.links[0].novelty(x)
+
     def forward_and_log_det(self, y: Array, x: Array, known: Conditions | None = None) -> tuple[Array, Array]:
         """Conditional CDFs of outcomes y (n, m, d), m at each row of x, and log densities (n, m)."""
         u, log_det = np.empty_like(y), np.zeros(y.shape[:2])
@@ -62,6 +66,13 @@ class Chain:
         own = points[..., self.order[k], None]
         if k == 0:
             return np.ascontiguousarray(own), x
-        m = points.shape[1]
-        before = y[..., sorted(self.order[:k])].reshape(-1, k)
-        return own.reshape(-1, 1, 1), np.hstack([np.repeat(x, m, axis=0), np.clip(before, -FAR, FAR)])
+        return own.reshape(-1, 1, 1), self.covariates(x, k, y)
+
+    def covariates(self, x: Array, k: int, y: Array) -> Array:
+        """Covariates (n m, q + k) of link k at each of m points y (n, m, d): x and the outcomes of the links before."""
+        before = y[..., sorted(self.order[:k])].reshape(len(x) * y.shape[1], k)
+        return np.hstack([np.repeat(x, y.shape[1], axis=0), np.clip(before, -FAR, FAR)])
+
+    def first(self, k: int) -> Chain:
+        """The first k links; of all outcomes it fills in and reads those only that they are about."""
+        return Chain(self.links[:k], self.order[:k])

@@ -2,32 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import numpy as np
-from scipy.stats import qmc
 
 from treecdf._common.typing import Array
-from treecdf.bases.box import Support
+from treecdf.data.recording import Grid
 from treecdf.flows.arguments import Rows, read_rows
+from treecdf.flows.cells import log_mean_density
+from treecdf.flows.curve import Curve
 from treecdf.flows.distribution import ConditionalDistribution
-from treecdf.flows.flow import TreeFlow
-from treecdf.flows.marginal import SampledMarginal
-from treecdf.flows.mixture import Flow, Mixture
-from treecdf.flows.moments import (
-    double_exponential,
-    gauss_legendre,
-    moments_of_draws,
-    moments_of_mixture,
-    root_mean_square,
-)
+from treecdf.flows.flow import Conditions, by_blocks, by_chunks
+from treecdf.flows.marginal import Marginal, joint_moments, marginal_curve
+from treecdf.flows.mixture import Mixture, take
+from treecdf.flows.moments import gauss_legendre
 
-# Integrals over one outcome take the quantile function of a single flow at this many levels.
+# `quadrature` takes the quantile function at this many levels.
 _N_LEVELS = 128
-# Each member of a mixture has so many levels; the errors of members average out.
-_N_LEVELS_OF_MEMBERS = 64
-# Moments and marginals of several outcomes come from this many quasi-random points of the cube.
-_N_POINTS = 512
-# Rows whose quasi-random points are worked on together.
-_CHUNK_ROWS = 1024
+# Rows whose CDFs are looked at on a grid together: some 200 points each, so that they stay in the cache.
+_ROWS_OF_CURVES = 128
+# Rows that the learners of a base are asked about together.
+_ROWS_OF_LEARNERS = 1024
+# Rows of several outcomes that are worked on together: 32 nodes or more each, and a grid at every node.
+_ROWS_OF_MARGINALS = 16
 
 
 class FlowDistribution(ConditionalDistribution):
@@ -41,6 +38,8 @@ class FlowDistribution(ConditionalDistribution):
         Covariates as the flows see them.
     n_threads : int, default 1
         Threads that share the rows.
+    names : tuple of str or None, default None
+        Names of the outcomes.
 
     Examples
     --------
@@ -52,14 +51,14 @@ class FlowDistribution(ConditionalDistribution):
     ('FlowDistribution', 80)
     """
 
-    def __init__(self, mixture: Mixture, x: Array, n_threads: int = 1) -> None:
-        self._mixture, self._x, self._n_threads = mixture, x, n_threads
+    def __init__(self, mixture: Mixture, x: Array, n_threads: int = 1, names: tuple[str, ...] | None = None) -> None:
+        self._mixture, self._x, self._n_threads, self._names = mixture, x, n_threads, names
 
     def __len__(self) -> int:
         return len(self._x)
 
     def __getitem__(self, rows: Rows) -> FlowDistribution:
-        return FlowDistribution(self._mixture, self._x[read_rows(rows, len(self))], self._n_threads)
+        return FlowDistribution(self._mixture, self._x[read_rows(rows, len(self))], self._n_threads, self._names)
 
     @property
     def n_outcomes(self) -> int:
@@ -67,18 +66,27 @@ class FlowDistribution(ConditionalDistribution):
         return self._mixture.n_outcomes
 
     @property
+    def outcome_names(self) -> tuple[str, ...]:
+        """Names of the outcomes."""
+        return super().outcome_names if self._names is None else self._names
+
+    @property
     def weights(self) -> Array:
         """Weights (n, members) of the flows at each row."""
         return np.exp(self._mixture.log_weights_at(self._x))
 
-    def quasi_sample(self) -> Array:
-        """Draws (n, 512, d) made of the same quasi-random points at every row."""
-        u = qmc.Sobol(self.n_outcomes, scramble=True, rng=np.random.default_rng(0)).random(_N_POINTS)
-        draws = np.empty((len(self), _N_POINTS, self.n_outcomes))
-        for i in range(0, len(self), _CHUNK_ROWS):
-            x = self._x[i : i + _CHUNK_ROWS]
-            draws[i : i + _CHUNK_ROWS] = self._mixture.draw(np.tile(u, (len(x), 1, 1)), x, self._n_threads)
-        return draws
+    def log_mean_density(self, center: Array, grid: Grid) -> Array:
+        """Log of the mean density (n, m) of several outcomes in the cells of a grid about `center` (n, m, d)."""
+        n, m, d = center.shape
+        found = np.empty((n, m))
+
+        def task(rows: slice) -> None:
+            own = center[rows].reshape(-1, d)
+            x = np.repeat(self._x[rows], m, axis=0)
+            found[rows] = log_mean_density(self._mixture, x, own, grid).reshape(-1, m)
+
+        by_chunks(task, center, self._n_threads)
+        return found
 
     def _logpdf(self, points: Array) -> Array:
         return self._mixture.log_prob(points, self._x, self._n_threads)
@@ -97,52 +105,52 @@ class FlowDistribution(ConditionalDistribution):
         return self._mixture.draw(rng.random((len(self), n_samples, self.n_outcomes)), self._x, self._n_threads)
 
     def _quadrature(self) -> tuple[Array, Array]:
-        levels, weights = gauss_legendre(self._n_levels)
-        members = [flow.inverse(self._levels(levels), self._x)[..., 0] for flow in self._mixture.members]
-        values = np.hstack(members)
-        return values, (self.weights[:, :, None] * weights).reshape(values.shape)
+        levels, weights = gauss_legendre(_N_LEVELS)
+        values = self._icdf(np.tile(levels, (len(self), 1)))
+        return values, np.tile(weights, (len(self), 1))
 
-    def _marginal(self, j: int) -> SampledMarginal:
-        return SampledMarginal(self.quasi_sample()[..., j])
+    def _crps(self, truth: Array) -> Array:
+        return self._of_curves(lambda curve, rows: [curve.crps(truth[rows])] * 2, truth[:, None])[0]
+
+    def _marginal(self, j: int) -> Marginal:
+        curves: dict[int, Curve] = {}
+
+        def task(rows: slice) -> None:
+            curves[rows.start] = marginal_curve(self._mixture, self._x[rows], j)
+
+        by_blocks(task, len(self), _ROWS_OF_MARGINALS, self._n_threads)
+        return Marginal(Curve.join([curves[start] for start in sorted(curves)]))
 
     def _moments(self) -> tuple[Array, Array]:
-        if self.n_outcomes > 1:
-            return moments_of_draws(self.quasi_sample())
-        parts = [self._flow_moments(flow) for flow in self._mixture.members]
-        if len(parts) == 1:
-            return parts[0]
-        means, deviations = (np.column_stack(part) for part in zip(*parts, strict=True))
-        return moments_of_mixture(self.weights, means, deviations)
+        if self.n_outcomes == 1:
+            return self._of_curves(lambda curve, rows: curve.moments())
+        found = np.empty((2, len(self), self.n_outcomes))
 
-    def _flow_moments(self, flow: Flow) -> tuple[Array, Array]:
-        """Mean and standard deviation (n,) of one flow of one outcome."""
-        base = flow.base if isinstance(flow, TreeFlow) else None
-        if isinstance(base, Support):
-            mean, variance = self._box_moments(flow, base)
-            return base.from_box(mean[:, None])[:, 0], np.sqrt(variance) * base.width[0]
-        levels, weights = double_exponential(self._n_levels)
-        quantiles = flow.inverse(self._levels(levels), self._x)[..., 0]
-        mean = quantiles @ weights
-        return mean, root_mean_square(quantiles - mean[:, None], weights)
+        def task(rows: slice) -> None:
+            found[:, rows] = joint_moments(self._mixture, self._x[rows])
 
-    def _box_moments(self, flow: Flow, support: Support) -> tuple[Array, Array]:
-        """Mean and variance (n,) on the scale of the support's box: the core by quadrature, the tails exactly."""
-        low, high = float(support.low_tail[0]), float(support.high_tail[0])
-        levels, weights = gauss_legendre(self._n_levels)
-        quantiles = flow.inverse(self._levels(low + (1 - low - high) * levels), self._x)
-        core = support.to_box(quantiles)[0][..., 0]
-        first, second = support.tail_moments()
-        mean = (1 - low - high) * core @ weights - low * first + high * (1 + first)
-        variance = (1 - low - high) * (core - mean[:, None]) ** 2 @ weights
-        variance += low * (second + 2 * first * mean + mean**2)
-        variance += high * (second + 2 * first * (1 - mean) + (1 - mean) ** 2)
-        return mean, variance
+        by_blocks(task, len(self), _ROWS_OF_MARGINALS, self._n_threads)
+        return found[0], found[1]
 
-    @property
-    def _n_levels(self) -> int:
-        """Levels at which each flow's quantile function is taken."""
-        return _N_LEVELS if len(self._mixture.members) == 1 else _N_LEVELS_OF_MEMBERS
+    def _of_curves(
+        self, ask: Callable[[Curve, slice], Sequence[Array]], more: Array | None = None
+    ) -> tuple[Array, Array]:
+        """Two numbers for each row, (n,) and (n,), that `ask` makes of the CDF of one outcome on a grid.
 
-    def _levels(self, levels: Array) -> Array:
-        """The same levels at every row, as points of the cube (n, m, 1)."""
-        return np.tile(levels[:, None], (len(self), 1, 1))
+        The grid holds points `more` (n, m) too, if there are any.
+        """
+        found = np.empty((2, len(self)))
+
+        def task(rows: slice) -> None:
+            """Ask the base's learners about many rows at once, and look at the CDF of a few at a time."""
+            x, known = self._x[rows], Conditions()
+            for flow in self._mixture.tree_flows():
+                flow.condition(x, known)
+            for i in range(0, len(x), _ROWS_OF_CURVES):
+                few = slice(i, min(i + _ROWS_OF_CURVES, len(x)))
+                here = slice(rows.start + i, rows.start + few.stop)
+                points = None if more is None else more[here]
+                found[:, here] = ask(self._mixture.curve(x[few], take(known, few), points), here)
+
+        by_blocks(task, len(self), _ROWS_OF_LEARNERS, self._n_threads)
+        return found[0], found[1]

@@ -1,8 +1,11 @@
 """The conditional distributions at some rows of covariates: what can be asked of every kind of them.
 
-Accuracy: logpdf, pdf, pit, cdf and icdf are exact. Of one outcome, mean and crps are within 0.005 standard deviations
-of the exact ones and std is within 1 %; on a grid they are of the cells' own probabilities. Of several outcomes mean,
-std and marginals come from 512 quasi-random points: the mean is within about 0.02 standard deviations, std within 10 %.
+Accuracy: logpdf, pdf, pit, cdf and icdf are exact. Of one outcome, mean and crps are within 2e-4 standard deviations
+of those of the exact CDF and std is within 0.2 %; on a grid they are of the cells' own probabilities. Of two outcomes
+that are modelled as a chain, mean is within 0.01 standard deviations and std within 5 % of a million draws; of more it
+is 0.03 and 5 %. The width of a marginal's 99 % interval is within 2 %, and its CDF reaches far into the tails. Of flows
+of all outcomes at once 2048 quasi-random draws are taken: their std is within some 5 %, and levels below 1e-3 of their
+marginals are not resolved.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from numpy.typing import ArrayLike
 from treecdf._common.protocols import Seed
 from treecdf._common.random import as_generator
 from treecdf._common.typing import Array
+from treecdf._common.validation import check_setting, is_real
 from treecdf.flows.arguments import (
     Rows,
     expect_one_outcome,
@@ -28,16 +32,29 @@ from treecdf.flows.arguments import (
     read_truth,
 )
 from treecdf.flows.moments import crps_of_points
+from treecdf.flows.regions_of_density import (
+    N_CELLS,
+    N_COARSE_CELLS,
+    Intervals,
+    densest_cells,
+    find_modes,
+    levels_of_cells,
+)
 
 # Rows whose integrals are worked out together: their points take about 4 MB an array, whatever the number of all rows.
 _CHUNK_ROWS = 4096
+# The mode is looked for among this many quantiles, then so many times among points between the neighbours of the best.
+_N_MODE, _N_ZOOMS, _N_BETWEEN = 256, 2, 17
+# Draws that the entropy of several outcomes is a mean of.
+_N_DRAWS = 512
 
 
 class ConditionalDistribution(ABC):
     """p(y | x) at n rows of covariates; what `predict_distribution` returns.
 
-    Of one outcome, y is (n,), or (n, m) for m points at each row. Of d outcomes, y is (n, d) or (n, m, d). Rows are
-    chosen as in an array: `d[3]`, `d[:10]`, `d[mask]` are distributions again, and `len(d)` is n.
+    Of one outcome, y is (n,), or (n, m) for m points at each row; a number is for all rows, and so are m points with
+    `grid=True`. Of d outcomes, y is (n, d), (n, m, d), (d,) for all rows, or (m, d) with `grid=True`. Rows are chosen
+    as in an array: `d[3]`, `d[:10]`, `d[mask]` are distributions again, and `len(d)` is n.
 
     All arguments are checked here. A kind of distribution says how it answers checked ones, in the methods that begin
     with an underscore: outcomes (n, m, d) without NaN, levels (n, m) inside [0, 1].
@@ -56,6 +73,8 @@ class ConditionalDistribution(ABC):
     True
     >>> d.icdf([0.1, 0.5, 0.9]).shape
     (2, 3)
+    >>> d.cdf(0.0).shape, d.pdf([-0.5, 0.0, 0.5], grid=True).shape
+    ((2,), (2, 3))
     >>> d.cdf(d.median()).round(6).tolist()
     [0.5, 0.5]
     >>> low, high = d[1].interval(0.8)
@@ -74,52 +93,66 @@ class ConditionalDistribution(ABC):
     @abstractmethod
     def __getitem__(self, rows: Rows) -> ConditionalDistribution: ...
 
+    @property
+    def outcome_names(self) -> tuple[str, ...]:
+        """Names of the outcomes, which `marginal` knows: those of y in training, else y, or y0, y1, ..."""
+        return ("y",) if self.n_outcomes == 1 else tuple(f"y{j}" for j in range(self.n_outcomes))
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({len(self)} rows, {self.n_outcomes} outcome(s))"
 
     # Densities and probabilities
 
-    def logpdf(self, y: ArrayLike) -> Array:
+    def logpdf(self, y: ArrayLike, grid: bool = False) -> Array:
         """Log density in the outcome's own unit, exactly.
 
         Parameters
         ----------
-        y : array of shape (n,) or (n, m); of several outcomes (n, d) or (n, m, d)
-            Outcomes, m at each row.
+        y : number, or array of shape (n,) or (n, m); of several outcomes (d,), (n, d) or (n, m, d)
+            Outcomes: one for all rows, or one or m at each row.
+        grid : bool, default False
+            Whether y are m outcomes for all rows, of shape (m,) or (m, d).
 
         Returns
         -------
         array of shape (n,) or (n, m)
             At an atom its log probability; on a grid that of the cell over its volume.
         """
-        points, shape = read_points(y, len(self), self.n_outcomes)
+        points, shape = read_points(y, len(self), self.n_outcomes, grid)
         return self._logpdf(points).reshape(shape)
 
-    def pdf(self, y: ArrayLike) -> Array:
+    def pdf(self, y: ArrayLike, grid: bool = False) -> Array:
         """Density in the outcome's own unit, infinite where it is beyond the range of float64; see `logpdf`."""
         with np.errstate(over="ignore"):
-            return np.exp(self.logpdf(y))
+            return np.exp(self.logpdf(y, grid))
 
-    def pit(self, y: ArrayLike) -> Array:
+    def pit(self, y: ArrayLike, grid: bool = False) -> Array:
         """The flow's own u: independent uniforms if the model is right. One outcome: the CDF.
 
         Parameters
         ----------
-        y : array of shape (n,) or (n, m); of several outcomes (n, d) or (n, m, d)
-            Outcomes, m at each row.
+        y : number, or array of shape (n,) or (n, m); of several outcomes (d,), (n, d) or (n, m, d)
+            Outcomes: one for all rows, or one or m at each row.
+        grid : bool, default False
+            Whether y are m outcomes for all rows, of shape (m,) or (m, d).
 
         Returns
         -------
-        array of the shape of y
+        array of shape (n,) or (n, m); of several outcomes (n, d) or (n, m, d)
             A mixture of flows of several outcomes has no such u and raises a ValueError.
         """
-        points, shape = read_points(y, len(self), self.n_outcomes)
+        points, shape = read_points(y, len(self), self.n_outcomes, grid)
         return self._pit(points).reshape(shape if self.n_outcomes == 1 else (*shape, self.n_outcomes))
 
-    def cdf(self, y: ArrayLike) -> Array:
-        """P(Y <= y) of one outcome, exactly: (n,) or (n, m), as y."""
+    def cdf(self, y: ArrayLike, grid: bool = False) -> Array:
+        """P(Y <= y) of one outcome, exactly: (n,) or (n, m); y as in `logpdf`."""
         expect_one_outcome("cdf", self.n_outcomes)
-        return self.pit(y)
+        return self.pit(y, grid)
+
+    def sf(self, y: ArrayLike, grid: bool = False) -> Array:
+        """P(Y > y) of one outcome, one minus the CDF: (n,) or (n, m); y as in `logpdf`."""
+        expect_one_outcome("sf", self.n_outcomes)
+        return 1 - self.pit(y, grid)
 
     def icdf(self, p: ArrayLike) -> Array:
         """Quantiles of one outcome, exactly: the smallest value whose CDF is at least the level.
@@ -143,20 +176,62 @@ class ConditionalDistribution(ABC):
         """The 50 % quantile (n,) of one outcome."""
         return self._quantiles("median", 0.5)
 
-    def interval(self, level: float = 0.9) -> tuple[Array, Array]:
-        """Ends of the central interval of one outcome.
+    def interval(self, level: ArrayLike = 0.9) -> tuple[Array, Array]:
+        """Ends of the central interval of one outcome; across a valley between modes it misleads, see `hdr`.
+
+        Parameters
+        ----------
+        level : float or array of shape (k,), default 0.9
+            Probability inside, between 0 and 1, or several.
+
+        Returns
+        -------
+        low, high : arrays of shape (n,), or (n, k) for k levels
+        """
+        levels = interval_levels(level)
+        low, high = self._quantiles("interval", levels.ravel()).reshape(len(self), *levels.shape).swapaxes(0, 1)
+        return low, high
+
+    def hdr(self, level: float = 0.9) -> tuple[list[Intervals], Array]:
+        """Highest-density regions of one outcome: the smallest sets with the probability `level`, as intervals.
 
         Parameters
         ----------
         level : float, default 0.9
-            Probability inside, between 0 and 1.
+            Probability inside, between 0 and 0.995.
 
         Returns
         -------
-        low, high : arrays of shape (n,)
+        regions : list of n lists of pairs of float
+            Ends of the intervals of each row, in order; several where there are several modes.
+        probability : array of shape (n,)
+            What the regions hold, exactly: at least the level, and at most 0.0025 more.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from treecdf import TreeFlowRegressor
+        >>> rng = np.random.default_rng(0)
+        >>> x = rng.uniform(size=(400, 1))
+        >>> y = np.where(rng.random(400) < 0.5, -2, 2) + 0.1 * rng.normal(size=400)
+        >>> model = TreeFlowRegressor(effort="fast", random_state=0).fit(x, y)
+        >>> regions, probability = model.predict_distribution([[0.5]]).hdr(0.8)
+        >>> len(regions[0])
+        2
         """
-        low, high = self._quantiles("interval", interval_levels(level)).T
-        return low, high
+        levels = levels_of_cells(N_CELLS)
+        check_setting("level", level, is_real(level) and 0 < level <= 0.995, "a number above 0, at most 0.995")
+        found = [densest_cells(row, levels, level) for row in self._quantiles("hdr", levels)]
+        return [intervals for intervals, _ in found], np.array([mass for _, mass in found])
+
+    def modes(self) -> list[Array]:
+        """Where the density of one outcome has its peaks: for each of the n rows an array of values, in order.
+
+        Peaks are those of sixty cells of equal probability. A peak counts if the density falls by a fifth of its height
+        before it rises to a higher one.
+        """
+        levels = levels_of_cells(N_COARSE_CELLS)
+        return [find_modes(row, levels) for row in self._quantiles("modes", levels)]
 
     def sample(self, n_samples: int = 1, random_state: Seed = None) -> Array:
         """Independent draws.
@@ -181,7 +256,7 @@ class ConditionalDistribution(ABC):
         """Continuous ranked probability score (n,) of outcomes y (n,), in their unit; lower is better."""
         expect_one_outcome("crps", self.n_outcomes)
         truth = read_truth(y, len(self))
-        return np.concatenate([crps_of_points(*part._quadrature(), truth[rows]) for rows, part in self._parts()])
+        return np.concatenate([part._crps(truth[rows, 0]) for rows, part in self._parts()])
 
     def quadrature(self) -> tuple[Array, Array]:
         """Points that stand for the distribution of one outcome in integrals.
@@ -208,20 +283,36 @@ class ConditionalDistribution(ABC):
         with np.errstate(over="ignore", under="ignore"):
             return self.std() ** 2
 
-    def marginal(self, j: int) -> ConditionalDistribution:
+    def mode(self) -> Array:
+        """The most likely value (n,) of one outcome: where its density is highest.
+
+        On a grid it is the most probable cell. An atom is the mode if it is more probable than the tenth of a standard
+        deviation around the highest density.
+        """
+        expect_one_outcome("mode", self.n_outcomes)
+        return np.concatenate([part._mode() for _, part in self._parts()])
+
+    def entropy(self) -> Array:
+        """The mean (n,) of -logpdf, in nats: how uncertain the outcomes are, in the unit of `logpdf`.
+
+        Of one outcome it is an integral over `quadrature`, of several a mean over 512 draws.
+        """
+        return np.concatenate([part._entropy() for _, part in self._parts()])
+
+    def marginal(self, j: int | str) -> ConditionalDistribution:
         """Distribution of outcome j alone: of one outcome it is the distribution itself.
 
         Parameters
         ----------
-        j : int
-            Number of the outcome; negative ones count from the last.
+        j : int or str
+            Number of the outcome, of which negative ones count from the last, or its name.
 
         Returns
         -------
         ConditionalDistribution of one outcome
-            Of several outcomes a `SampledMarginal`, from quasi-random draws of the joint distribution.
+            Of several outcomes a `Marginal`, which knows its CDF on a grid; see the accuracy above.
         """
-        j = read_outcome(j, self.n_outcomes)
+        j = read_outcome(j, self.outcome_names)
         return self if self.n_outcomes == 1 else self._marginal(j)
 
     # What a kind of distribution answers
@@ -246,6 +337,10 @@ class ConditionalDistribution(ABC):
     def _quadrature(self) -> tuple[Array, Array]:
         """Values and masses (n, k) of one outcome."""
 
+    def _crps(self, truth: Array) -> Array:
+        """CRPS (n,) of one outcome at truth (n,)."""
+        return crps_of_points(*self._quadrature(), truth[:, None])
+
     @abstractmethod
     def _moments(self) -> tuple[Array, Array]:
         """Mean and standard deviation, (n,) or (n, d)."""
@@ -255,6 +350,26 @@ class ConditionalDistribution(ABC):
         """Outcome j of several."""
 
     # What is derived
+
+    def _mode(self) -> Array:
+        """Where the density of one continuous outcome is highest, (n,): among quantiles, then between them."""
+        points = self._icdf(np.tile((np.arange(_N_MODE) + 0.5) / _N_MODE, (len(self), 1)))
+        for _ in range(_N_ZOOMS):
+            best = self._logpdf(points[..., None]).argmax(axis=1)[:, None]
+            low = np.take_along_axis(points, np.maximum(best - 1, 0), 1)
+            high = np.take_along_axis(points, np.minimum(best + 1, points.shape[1] - 1), 1)
+            points = low + (high - low) * np.linspace(0, 1, _N_BETWEEN)
+        best = self._logpdf(points[..., None]).argmax(axis=1)[:, None]
+        return np.take_along_axis(points, best, 1)[:, 0]
+
+    def _entropy(self) -> Array:
+        """The mean (n,) of -logpdf."""
+        if self.n_outcomes > 1:
+            draws = self._sample(_N_DRAWS, as_generator(0))
+            return -self._logpdf(draws).mean(axis=1)
+        values, masses = self._quadrature()
+        log_density = self._logpdf(values[..., None])
+        return -np.where(masses > 0, masses * log_density, 0.0).sum(axis=1)
 
     @cached_property
     def _mean_and_std(self) -> tuple[Array, Array]:

@@ -41,13 +41,22 @@ class TreeFlow:
 
     def forward_and_log_det(self, y: Array, x: Array, known: Conditions | None = None) -> tuple[Array, Array]:
         """Images in the cube of outcomes y (n, m, d), m at each row of x, and log-determinants (n, m)."""
-        z, parameters = self._condition(x, known)
-        v, base_log_det = self.base.to_box(y, parameters)
+        z, parameters = self.condition(x, known)
+        return self.forward_from_box(y, self.base.to_box(y, parameters), z)
+
+    def forward_from_box(
+        self, y: Array, box: tuple[Array, Array], z: Array, is_ascending: bool = False
+    ) -> tuple[Array, Array]:
+        """What `forward_and_log_det` gives, from what the base makes of y and the covariates z of the trees.
+
+        Flows that share a base share both. Points of one outcome that ascend at each row go faster.
+        """
+        v, base_log_det = box
         inside = self.base.inside(v)
         moved = np.clip(v, _ABOVE_ZERO, 1.0)
         log_det = np.zeros(v.shape[:2])
         for stage in self.stages:
-            moved, step = stage.forward_and_log_det(moved, z)
+            moved, step = (stage.forward_ascending if is_ascending else stage.forward_and_log_det)(moved, z)
             log_det += step
         u = self.base.to_unit(np.where(inside[..., None], moved, v))
         log_det = np.where(inside, log_det, 0.0) + base_log_det
@@ -63,7 +72,7 @@ class TreeFlow:
 
     def _inverse(self, u: Array, x: Array, known: Conditions | None, largest: float) -> Array:
         """Outcomes (n, m, d) of points u; coordinates that leave the trees are at most `largest`."""
-        z, parameters = self._condition(x, known)
+        z, parameters = self.condition(x, known)
         v = self.base.from_unit(u)
         inside = self.base.inside(v)
         moved = np.clip(v, _ABOVE_ZERO, 1.0)
@@ -76,8 +85,12 @@ class TreeFlow:
         """A list of this flow alone."""
         return [self]
 
-    def _condition(self, x: Array, known: Conditions | None) -> tuple[Array, Array]:
-        """What `condition` gives for this flow; looked up in `known` first, and kept there."""
+    def novelty(self, x: Array) -> Array | None:
+        """How far (n,) covariates x (n, q) are beyond the training rows; None if the base does not know these."""
+        return self.base.novelty(self.standardize(x))
+
+    def condition(self, x: Array, known: Conditions | None) -> tuple[Array, Array]:
+        """Covariates of the trees and parameters of the base at covariates x; looked up in `known`, and kept there."""
         if known is not None and id(self.base) in known:
             return known[id(self.base)]
         found = condition(self.standardize, self.base, x)
@@ -87,10 +100,13 @@ class TreeFlow:
 
 
 def condition(standardize: Standardizer, base: Base, x: Array) -> tuple[Array, Array]:
-    """Covariates (n, q + k) of the trees and parameters (n, P) of the base at covariates x (n, q)."""
+    """Covariates (n, q + k) of the trees and parameters (n, P) of the base at covariates x (n, q).
+
+    Where x is missing, NaN, the trees see the mean of the training rows.
+    """
     z = standardize(x)
     parameters = base.parameters(z)
-    return tree_covariates(z, base, parameters), parameters
+    return tree_covariates(np.nan_to_num(z), base, parameters), parameters
 
 
 def tree_covariates(z: Array, base: Base, parameters: Array) -> Array:
@@ -106,8 +122,12 @@ def by_chunks(task: Callable[[slice], None], points: Array, n_threads: int) -> N
     """
     n, m, _ = points.shape
     points_each = min(max(n * m // n_threads, _SMALLEST_CHUNK), _CHUNK_POINTS)
-    size = max(1, points_each // max(m, 1))
-    slices = [slice(i, i + size) for i in range(0, n, size)]
+    by_blocks(task, n, max(1, points_each // max(m, 1)), n_threads)
+
+
+def by_blocks(task: Callable[[slice], None], n: int, size: int, n_threads: int) -> None:
+    """Run `task` on slices of `size` of n rows, the last of which may be shorter."""
+    slices = [slice(i, min(i + size, n)) for i in range(0, n, size)]
     if n_threads == 1 or len(slices) == 1:
         for rows in slices:
             task(rows)

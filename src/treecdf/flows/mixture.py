@@ -7,13 +7,17 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+from scipy.special import logsumexp
 from sklearn.exceptions import ConvergenceWarning
 
-from treecdf._common.typing import Array, Ints
+from treecdf._common.typing import Array, Bools, Ints
+from treecdf.flows.curve import FINE, STEEP, Curve
 from treecdf.flows.flow import Conditions, TreeFlow, by_chunks
 from treecdf.flows.regions import Regions
 
 _N_STEPS = 200  # steps of root finding at most; Newton's method needs about ten
+_LOSS_OUTSIDE = 4.0  # nats that members without a reach lose at a distance of half the extent of the training rows
+_WORTH_A_CURVE = 4  # levels at a row, from where on it is cheaper to look at the whole CDF first
 _ROUNDING = 1e-13  # relative error of a CDF at which root finding ends
 
 
@@ -44,6 +48,10 @@ class Flow(Protocol):
         """All tree flows it is made of."""
         ...
 
+    def novelty(self, x: Array) -> Array | None:
+        """How far (n,) covariates x (n, q) are beyond the training rows; None if it does not know these."""
+        ...
+
 
 @dataclass(frozen=True)
 class Mixture:
@@ -71,10 +79,22 @@ class Mixture:
         return [flow for member in self.members for flow in member.tree_flows()]
 
     def log_weights_at(self, x: Array) -> Array:
-        """Log weights (n, members) at covariates x (n, q)."""
-        if self.regions is None:
-            return np.repeat(self.log_weights[-1:], len(x), axis=0)
-        return self.log_weights[self.regions(x)]
+        """Log weights (n, members) at covariates x (n, q).
+
+        Members that are as certain beyond the training rows as among them lose their weight there, if others are not.
+        """
+        at_rows = self.log_weights[-1:] if self.regions is None else self.log_weights[self.regions(x)]
+        log_weights = np.broadcast_to(at_rows, (len(x), len(self.members)))
+        is_unaware = np.array([member.novelty(x[:0]) is None for member in self.members])
+        novelty = self.novelty(x) if is_unaware.any() else None
+        if novelty is None:
+            return log_weights.copy()
+        log_weights = log_weights - _LOSS_OUTSIDE * np.outer(novelty, is_unaware)
+        return log_weights - logsumexp(log_weights, axis=1, keepdims=True)
+
+    def novelty(self, x: Array) -> Array | None:
+        """How far (n,) covariates x (n, q) are beyond the training rows, by the first member that knows these."""
+        return next((found for member in self.members if (found := member.novelty(x)) is not None), None)
 
     def log_prob(self, y: Array, x: Array, n_threads: int = 1) -> Array:
         """Log densities (n, m) of outcomes y (n, m, d), m at each row of x."""
@@ -119,29 +139,64 @@ class Mixture:
         by_chunks(chunk, u, n_threads)
         return y
 
-    def _forward(self, y: Array, x: Array, known: Conditions | None = None) -> tuple[Array, Array]:
-        """`forward_and_log_det` in one piece."""
+    def _forward(
+        self, y: Array, x: Array, known: Conditions | None = None, is_ascending: bool = False
+    ) -> tuple[Array, Array]:
+        """`forward_and_log_det` in one piece; points of one outcome may ascend at each row, which is faster."""
         known = {} if known is None else known
         if len(self.members) == 1:
-            return self.members[0].forward_and_log_det(y, x, known)
+            return _forward_member(self.members[0], y, x, known, {}, is_ascending)
         u, total = np.zeros_like(y), np.full(y.shape[:2], -np.inf)
+        boxes: dict[int, tuple[Array, Array]] = {}  # what bases make of y, for members that share a base
         for log_weight, member in zip(self.log_weights_at(x).T, self.members, strict=True):
-            part, log_prob = member.forward_and_log_det(y, x, known)
+            part, log_prob = _forward_member(member, y, x, known, boxes, is_ascending)
             u += np.exp(log_weight)[:, None, None] * part  # the CDF of one outcome; of several it means nothing
             np.logaddexp(total, log_weight[:, None] + log_prob, out=total)
         return np.minimum(u, 1.0), total
 
-    def _inverse(self, u: Array, x: Array) -> Array:
+    def curve(self, x: Array, known: Conditions, more: Array | None = None, passes: tuple[int, int] = FINE) -> Curve:
+        """CDF and density of one outcome on a grid at each row of x, which holds the points `more` (n, k) too."""
+        points = self.knots(x, known)
+
+        def ask(y: Array, rows: Bools | slice) -> tuple[Array, Array]:
+            u, log_density = self._forward(y[..., None], x[rows], take(known, rows), is_ascending=True)
+            with np.errstate(over="ignore"):
+                return u[..., 0], np.exp(log_density)
+
+        return Curve.trace(ask, points if more is None else np.hstack([points, more]), passes)
+
+    def knots(self, x: Array, known: Conditions) -> Array:
+        """Outcomes (n, k) that outline the distribution of one outcome at each row of x."""
+        found: dict[object, Array] = {}
+        for flow in self.tree_flows():
+            parameters = flow.condition(x, known)[1]
+            key = id(flow.base) if parameters.shape[1] else type(flow.base)  # boxes of all folds are about the same
+            if key not in found:
+                found[key] = flow.base.knots(parameters)
+        return np.hstack(list(found.values()))
+
+    def _inverse(self, u: Array, x: Array, known: Conditions | None = None) -> Array:
         """`inverse` in one piece."""
-        known: Conditions = {}
+        known = {} if known is None else known
         if len(self.members) == 1:
             return self.members[0].inverse(u, x, known)
+        if u.shape[1] < _WORTH_A_CURVE or not all(isinstance(member, TreeFlow) for member in self.members):
+            return _solve(self, u[..., 0], x, known, *self._wide_brackets(u, x, known))[..., None]
+        low, high, start = self.curve(x, known, passes=STEEP).brackets(u[..., 0])
+        beyond = np.asarray(np.isnan(low).any(axis=1))
+        if beyond.any():
+            few = take(known, beyond)
+            low[beyond], high[beyond], start[beyond] = self._wide_brackets(u[beyond], x[beyond], few)
+        return _solve(self, u[..., 0], x, known, low, high, start)[..., None]
+
+    def _wide_brackets(self, u: Array, x: Array, known: Conditions) -> tuple[Array, Array, Array]:
+        """Brackets (n, m) of quantiles and where to start between them, from the quantiles of the members."""
         ends = np.stack([member.inverse(u, x, known)[..., 0] for member in self.members])
         low, high = ends.min(axis=0), ends.max(axis=0)
         weights = np.exp(self.log_weights_at(x)).T[..., None]
         with np.errstate(invalid="ignore"):  # levels 0 and 1 may be infinite
             start = (weights * ends).sum(axis=0)
-        return _solve(self, u[..., 0], x, known, low, high, np.where(np.isfinite(start), start, low))[..., None]
+        return low, high, np.where(np.isfinite(start), start, low)
 
     def _draw(self, u: Array, x: Array) -> Array:
         """`draw` in one piece."""
@@ -161,6 +216,23 @@ class Mixture:
             own[:, 0] = np.clip((own[:, 0] - begin) / np.maximum(weights[rows, j], 1e-300), 0.0, 1.0)
             y[rows, columns] = _at_points(member, own, x, rows, known)
         return y
+
+
+def take(known: Conditions, rows: Ints | Bools | slice) -> Conditions:
+    """What is known of some rows."""
+    return {base: (z[rows], parameters[rows]) for base, (z, parameters) in known.items()}
+
+
+def _forward_member(
+    member: Flow, y: Array, x: Array, known: Conditions, boxes: dict[int, tuple[Array, Array]], is_ascending: bool
+) -> tuple[Array, Array]:
+    """`forward_and_log_det` of a member; `boxes` keeps what bases make of y."""
+    if not isinstance(member, TreeFlow):
+        return member.forward_and_log_det(y, x, known)
+    z, parameters = member.condition(x, known)
+    if id(member.base) not in boxes:
+        boxes[id(member.base)] = member.base.to_box(y, parameters)
+    return member.forward_from_box(y, boxes[id(member.base)], z, is_ascending)
 
 
 def _at_points(member: Flow, u: Array, x: Array, rows: Ints, known: Conditions) -> Array:
@@ -189,8 +261,7 @@ def _solve(mixture: Mixture, u: Array, x: Array, known: Conditions, low: Array, 
         if not len(rows):
             break
         here, wanted = y[rows], u[rows]
-        given = {base: (z[rows], parameters[rows]) for base, (z, parameters) in known.items()}
-        cdf, log_density = mixture._forward(here[..., None], x[rows], given)
+        cdf, log_density = mixture._forward(here[..., None], x[rows], take(known, rows))
         gap = cdf[..., 0] - wanted
         low[rows] = np.where(gap <= 0, here, low[rows])
         high[rows] = np.where(gap > 0, here, high[rows])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import expit
 
 from treecdf._common.typing import Array
 
@@ -12,14 +11,6 @@ def gauss_legendre(n: int) -> tuple[Array, Array]:
     """Nodes and weights (n,) on (0, 1)."""
     nodes, weights = np.polynomial.legendre.leggauss(n)
     return (nodes + 1) / 2, weights / 2
-
-
-def double_exponential(n: int) -> tuple[Array, Array]:
-    """Nodes and weights (n,) on (0, 1) that crowd at its ends, where quantiles of heavy tails run away."""
-    s = np.linspace(-2.9, 2.9, n)
-    nodes = expit(np.pi * np.sinh(s))
-    weights = np.cosh(s) * nodes * (1 - nodes)
-    return nodes, weights / weights.sum()
 
 
 def one_sided(n: int) -> tuple[Array, Array]:

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import logsumexp
-from scipy.stats import qmc
 
 from treecdf._common.typing import Array
 from treecdf.bases.atoms import Atoms
 from treecdf.data.recording import Grid
 from treecdf.flows.arguments import Rows, read_rows
-from treecdf.flows.cells import cell_moments, cell_quadrature
+from treecdf.flows.cells import FEW_DIGITS, cell_moments, cell_quadrature
 from treecdf.flows.continuous import FlowDistribution
 from treecdf.flows.distribution import ConditionalDistribution
-from treecdf.flows.marginal import SampledMarginal
-from treecdf.flows.moments import moments_of_draws, moments_of_mixture
+from treecdf.flows.marginal import Marginal
+from treecdf.flows.moments import moments_of_mixture
 
-# Points of the cell of several outcomes at which the density is averaged.
-_N_CELL_POINTS = 16
-# The probability of a cell below this is better taken from the density than from a difference of CDF values.
-_FEW_DIGITS = 1e-9
+# Of the continuous part, so that levels can be divided by it.
+_SMALLEST_SHARE = 1e-300
 
 
 def as_recorded(latent: FlowDistribution, x: Array, atoms: Atoms | None, grid: Grid | None) -> ConditionalDistribution:
@@ -36,12 +32,12 @@ class RecordedDistribution(ConditionalDistribution):
 
     logpdf is the log probability of an atom at an atom, and elsewhere the log density, so that the density integrates
     to the probability of no atom. On a grid it is the log of the recorded cell's probability over its volume: of one
-    outcome exactly, of several as the mean of the density at 16 quasi-random points of the cell. Quantiles, draws,
-    moments, CRPS and marginals are of the recorded values.
+    outcome exactly; of several the cells of a chain sum to one, and flows of all outcomes have the mean of the density
+    at 64 quasi-random points of the cell. Quantiles, draws, moments, CRPS and marginals are of the recorded values.
 
     Parameters
     ----------
-    latent : FlowDistribution
+    latent : FlowDistribution or Marginal
         The continuous part: outcomes that are no atom, before they were rounded.
     atoms : array of shape (K,)
         Values with a probability of their own, ascending; only of one outcome.
@@ -64,7 +60,9 @@ class RecordedDistribution(ConditionalDistribution):
     True
     """
 
-    def __init__(self, latent: FlowDistribution, atoms: Array, shares: Array, grid: Grid | None = None) -> None:
+    def __init__(
+        self, latent: FlowDistribution | Marginal, atoms: Array, shares: Array, grid: Grid | None = None
+    ) -> None:
         self._latent, self._atoms, self._shares, self._grid = latent, atoms, shares, grid
 
     def __len__(self) -> int:
@@ -80,9 +78,14 @@ class RecordedDistribution(ConditionalDistribution):
         return self._latent.n_outcomes
 
     @property
+    def outcome_names(self) -> tuple[str, ...]:
+        """Names of the outcomes."""
+        return self._latent.outcome_names
+
+    @property
     def weights(self) -> Array:
-        """Weights (n, members) of the flows at each row."""
-        return self._latent.weights
+        """Weights (n, members) of the flows at each row; a marginal has one of 1."""
+        return self._latent.weights if isinstance(self._latent, FlowDistribution) else np.ones((len(self), 1))
 
     @property
     def atoms(self) -> Array:
@@ -120,13 +123,16 @@ class RecordedDistribution(ConditionalDistribution):
             edge = value if self._grid is None else self._grid.edge_below(np.array([value]))[0]
             left = share * self._latent.cdf(np.full((len(self), 1), edge)) + before
             is_below = rest & (levels < left)
-            inside[is_below] = ((levels - before) / share)[is_below]
+            inside[is_below] = ((levels - before) / np.maximum(share, _SMALLEST_SHARE))[is_below]
             rest &= ~is_below
             is_here = rest & (levels <= left + own[:, None])
             at_atom[is_here] = value
             rest &= ~is_here
             before = before + own[:, None]
-        inside[rest] = ((levels - before) / share)[rest]
+        if len(self._atoms):  # sums of probabilities of one may be a little below it
+            at_atom[rest & (share == 0)] = self._atoms[-1]
+            rest &= share > 0
+        inside[rest] = ((levels - before) / np.maximum(share, _SMALLEST_SHARE))[rest]
         is_atom = np.isnan(inside)
         latent = self._latent.icdf(np.clip(np.where(is_atom, 0.5, inside), 0.0, 1.0))
         y = np.where(is_atom, at_atom, self._rounded(latent[..., None])[..., 0])
@@ -137,8 +143,9 @@ class RecordedDistribution(ConditionalDistribution):
         if not ((levels == 0) | (levels == 1)).any():
             return y
         low, high = self._rounded(self._latent.icdf([0.0, 1.0])[..., None])[..., 0].T[..., None]
-        y = np.where(levels == 0, np.minimum(low, self._atoms[0]), y)
-        return np.where(levels == 1, np.maximum(high, self._atoms[-1]), y)
+        is_more = self._shares[:, :1] > 0  # than atoms
+        y = np.where((levels == 0) & is_more, np.minimum(low, self._atoms[0]), y)
+        return np.where((levels == 1) & is_more, np.maximum(high, self._atoms[-1]), y)
 
     def _sample(self, n_samples: int, rng: np.random.Generator) -> Array:
         draws = self._rounded(self._latent._sample(n_samples, rng))
@@ -155,7 +162,9 @@ class RecordedDistribution(ConditionalDistribution):
 
     def _moments(self) -> tuple[Array, Array]:
         if self.n_outcomes > 1:
-            return moments_of_draws(self._rounded(self._latent.quasi_sample()))
+            parts = [self._marginal(j)._moments() for j in range(self.n_outcomes)]
+            joint_mean, joint_std = (np.column_stack(part) for part in zip(*parts, strict=True))
+            return joint_mean, joint_std
         if self._grid is None:
             mean, std = self._latent.mean(), self._latent.std()
         else:
@@ -166,9 +175,21 @@ class RecordedDistribution(ConditionalDistribution):
         deviations = np.hstack([std[:, None], np.zeros(atoms.shape)])
         return moments_of_mixture(self._shares, np.hstack([mean[:, None], atoms]), deviations)
 
-    def _marginal(self, j: int) -> SampledMarginal:
-        is_on_grid = self._grid is not None and bool(self._grid.step[j] > 0)
-        return SampledMarginal(self._rounded(self._latent.quasi_sample())[..., j], is_on_grid)
+    def _mode(self) -> Array:
+        if self._grid is not None:
+            values, masses = self._quadrature()
+            return np.take_along_axis(values, masses.argmax(axis=1)[:, None], 1)[:, 0]
+        densest = self._latent.mode()
+        nearby = self._shares[:, 0] * self._latent.pdf(densest) * self._latent.std() / 10
+        best = self.atom_probs.argmax(axis=1)
+        return np.where(self.atom_probs.max(axis=1) > nearby, self._atoms[best], densest)
+
+    def _marginal(self, j: int) -> ConditionalDistribution:
+        marginal = self._latent._marginal(j)
+        if self._grid is None or self._grid.step[j] == 0:
+            return marginal
+        own = Grid(self._grid.origin[[j]], self._grid.step[[j]])
+        return RecordedDistribution(marginal, np.empty(0), np.ones((len(self), 1)), own)
 
     def _continuous(self, points: Array) -> Array:
         """Log density (n, m) of the part that is no atom, spread over the cells of a grid."""
@@ -182,18 +203,14 @@ class RecordedDistribution(ConditionalDistribution):
 
     def _of_cells(self, points: Array, grid: Grid) -> Array:
         """Log of the mean density (n, m) in the cells of outcomes (n, m, d)."""
-        n, m, d = points.shape
-        center = grid.round(points)
-        if d > 1:
-            cell = qmc.Sobol(d, rng=np.random.default_rng(0)).random(_N_CELL_POINTS) - 0.5
-            inside = (center[:, :, None, :] + cell * grid.step).reshape(n, -1, d)
-            log_density = self._latent._logpdf(inside).reshape(n, m, -1)
-            return np.asarray(logsumexp(log_density, axis=-1)) - np.log(_N_CELL_POINTS)
+        center, m = grid.round(points), points.shape[1]
+        if isinstance(self._latent, FlowDistribution) and self.n_outcomes > 1:
+            return self._latent.log_mean_density(center, grid)
         half = grid.step[0] / 2
         ends = self._latent.cdf(np.concatenate([center[..., 0] - half, center[..., 0] + half], axis=1))
         mass = ends[:, m:] - ends[:, :m]
         at_center = self._latent._logpdf(center)
-        return np.where(mass > _FEW_DIGITS, np.log(np.maximum(mass, 1e-300) / grid.step[0]), at_center)
+        return np.where(mass > FEW_DIGITS, np.log(np.maximum(mass, 1e-300) / grid.step[0]), at_center)
 
     def _rounded(self, y: Array) -> Array:
         """Outcomes (..., d) as they are recorded."""

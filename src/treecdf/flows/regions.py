@@ -61,7 +61,7 @@ class NearestPoint:
 
     def __call__(self, x: Array) -> Ints:
         """Region of each row of x (n, q)."""
-        return self.region[KDTree(self.points).query(self.standardize(x))[1]]
+        return self.region[KDTree(self.points).query(np.nan_to_num(self.standardize(x)))[1]]
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def _predict(clusterer: Clusterer, x: Array) -> NDArray[Any]:
     """Labels (n,) of rows x (n, q), of whatever dtype the clusterer has."""
     with warnings.catch_warnings():  # it may have been fitted to a frame; the columns' names were checked on the way in
         warnings.filterwarnings("ignore", "X does not have valid feature names", UserWarning)
-        return np.asarray(clusterer.predict(x))
+        return np.asarray(clusterer.predict(np.nan_to_num(x)))
 
 
 def _by_means(k: int, z: Array, weight: Array, rng: np.random.Generator) -> tuple[Array, Ints]:

@@ -7,8 +7,10 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from treecdf._common.typing import Array
+from treecdf.bases.components import describe_tail
 from treecdf.bases.conditional import Conditional
 from treecdf.bases.student import Student
+from treecdf.data.columns import Covariates, Date, Ordered
 from treecdf.flows.chain import Chain
 from treecdf.flows.flow import TreeFlow
 from treecdf.flows.results import EndedStage, Family
@@ -16,6 +18,8 @@ from treecdf.flows.results import EndedStage, Family
 # What the families of a model are, by name
 KINDS = {
     "flow": "flows of one outcome on a conditional base",
+    "mixture": "a flow of one outcome on a boosted mixture",
+    "network": "a flow of one outcome on a network mixture",
     "joint": "flows of all outcomes",
     "smooth": "flows on an unconditional base, with smooth nodes",
     "deep": "flows on an unconditional base, with deep trees",
@@ -25,9 +29,21 @@ KINDS = {
 _FOR_REPEATS = "repeats"  # the family of outcomes that come again in the same combinations (ADR 16)
 
 
-def summarize(families: Sequence[Family], weights: Array) -> str:
+def summarize(families: Sequence[Family], weights: Array, outcomes: Sequence[str]) -> str:
     """Lines of text: each family, its weight, its mean log-likelihood of left-out rows, and its base."""
-    return "\n".join(line for family, weight in zip(families, weights, strict=True) for line in _family(family, weight))
+    pairs = zip(families, weights, strict=True)
+    return "\n".join(line for family, weight in pairs for line in _family(family, weight, outcomes))
+
+
+def notes_on_columns(covariates: Covariates, names: Sequence[str]) -> list[str]:
+    """Lines of the summary about covariates that became more numbers than one would guess: dates, ordered levels."""
+    told = []
+    for name, part in zip(names, covariates.columns, strict=True):
+        if isinstance(part, Date):
+            told.append(f"note: column {name!r} holds dates, read as {part}")
+        elif isinstance(part, Ordered):
+            told.append(f"note: the levels of column {name!r} have an order, read as a number beside them")
+    return told
 
 
 def note_on_repeats(stage: EndedStage) -> str:
@@ -58,16 +74,17 @@ def _ended(stage: EndedStage) -> str:
     return f"stage {stage.number} of the family {stage.family!r} ended after {numbers}"
 
 
-def _family(family: Family, weight: float) -> Iterator[str]:
+def _family(family: Family, weight: float, outcomes: Sequence[str]) -> Iterator[str]:
     """Lines about one family; its first member stands for all."""
     known = np.isfinite(family.left_out)
     score = f"{family.left_out[known].mean():.3f}" if known.any() else "unknown"
-    yield f"{family.name}, weight {weight:.2f}: log-likelihood of left-out rows {score}"
+    meaning = "(mean log density, more is better)"
+    yield f"{family.name}, weight {weight:.2f}: log-likelihood of left-out rows {meaning} {score}"
     for member in family.members[:1]:
         if isinstance(member, Chain):
             yield "  a chain of flows of one outcome on conditional bases"
             for number, link in zip(member.order, member.links, strict=True):
-                yield f"  outcome {number}: {_flows(link.tree_flows())}"
+                yield f"  outcome {outcomes[number]}: {_flows(link.tree_flows())}"
                 yield from _base(link.tree_flows()[0], "    ")
         else:
             yield f"  {KINDS[family.name]}: {_flows([flow for m in family.members for flow in m.tree_flows()])}"
@@ -84,11 +101,9 @@ def _base(flow: TreeFlow, indent: str) -> Iterator[str]:
     """Lines about the base of a flow."""
     base = flow.base
     if isinstance(base, Conditional):
-        stack = sorted(zip(base.mean.weights, base.mean.names, strict=True), reverse=True)
-        parts = ", ".join(f"{name} {weight:.0%}" for weight, name in stack if weight >= 0.005)
-        yield f"{indent}mean: {parts}"
-        broad = f"{np.exp(base.log_broad):.2%}"
-        yield f"{indent}components: {len(base.mean.components) + 1} and a broad one of weight {broad}"
+        yield from (indent + line for line in base.components.describe())
+        parts, broad = f"{base.components.n_components} {describe_tail(base.tail)}", f"{np.exp(base.log_broad):.2%}"
+        yield f"{indent}components: {parts}, and a broad one of weight {broad} for what nobody foresaw"
         yield f"{indent}transform of the outcome: {base.transform.name}"
     elif isinstance(base, Student):
         yield f"{indent}base: Student t, degrees of freedom {', '.join(f'{dof:g}' for dof in base.dof)}"

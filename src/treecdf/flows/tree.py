@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treecdf._common.typing import Array
+from treecdf._kernels.curves import forward_ascending
 from treecdf._kernels.transform import LINEAR, NODE, PYTHON, forward, inverse
 from treecdf.data.basis import FEATURE_BASES
 
@@ -73,6 +74,18 @@ class TreeSequence:
             trees = (self.nodes, self.theta, self.roots, self.kind)
             rows, m = self._rows(u, x)
             forward(*trees, rows, m, moved.reshape(-1, u.shape[2]), log_det.reshape(-1))
+        return moved, log_det
+
+    def forward_ascending(self, u: Array, x: Array) -> tuple[Array, Array]:
+        """What `forward_and_log_det` gives for points u (n, m, 1) that ascend at each row, much faster if m is large.
+
+        A tree rounds otherwise, so that results differ in the last digits.
+        """
+        if self.kind[0] == PYTHON:
+            return self.forward_and_log_det(u, x)
+        moved, log_det = u.copy(order="C"), np.zeros(u.shape[:2])
+        trees = (self.nodes, self.theta, self.roots, self.kind)
+        forward_ascending(*trees, self._features(x), moved[..., 0], log_det)
         return moved, log_det
 
     def inverse(self, u: Array, x: Array) -> Array:

@@ -13,7 +13,8 @@ import numpy as np
 
 from treecdf._common.typing import Ints
 from treecdf.bases.box import Support
-from treecdf.bases.conditional import Conditional, ConditionalSettings
+from treecdf.bases.components import ComponentLearner
+from treecdf.bases.conditional import Conditional
 from treecdf.bases.mean import TrainingRows
 from treecdf.bases.protocol import Base
 from treecdf.bases.student import Student
@@ -89,7 +90,7 @@ def _streamed_base(recipe: Recipe, train: Source) -> Base:
 
 def fit_conditional_flows(
     recipe: Recipe,
-    settings: ConditionalSettings,
+    learner: ComponentLearner,
     table: Table,
     left_out: LeftOut,
     rng: np.random.Generator,
@@ -104,7 +105,8 @@ def fit_conditional_flows(
     standardize = Standardizer.fit(table.x, table.weight)
     z = standardize(table.x)
     training_rows = TrainingRows(z, table.y[:, 0], table.weight, fold)
-    base, parameters = Conditional.cross_fit(settings, training_rows, recipe.bounds[0], rng, context.steps)
+    context.report(News.of_beginning("learning the base, left-out folds in turn"))
+    base, parameters = Conditional.cross_fit(learner, training_rows, recipe.bounds[0], rng, context.steps)
     rows = locate(table, standardize, base, parameters)
     if validation is not None:
         folds = [FoldRows(rows, locate(validation, standardize, base))]

@@ -12,12 +12,22 @@ from treecdf.flows.results import History
 
 @dataclass(frozen=True)
 class News:
-    """How far a fit is: the history of a flow so far and its validation score, and which flow of how many it is."""
+    """How far a fit is: the history of a flow so far and its validation score, and which flow of how many it is.
+
+    what: what is being trained, in words. doing: what begins now; the history says nothing then.
+    """
 
     history: History
     score: float
     flow: int = 0
     n_flows: int = 1
+    what: str = ""
+    doing: str = ""
+
+    @staticmethod
+    def of_beginning(doing: str) -> News:
+        """That something begins."""
+        return News(History(), float("nan"), doing=doing)
 
 
 Report = Callable[[News], None]

@@ -6,8 +6,10 @@ bounds time; no run that varies it alone was kept.
 
 from __future__ import annotations
 
-from treecdf.bases.learners import BoostedMean, GaussianProcess, Learner, Neighbours, Network, Polynomial
+from treecdf.bases.boosted_mixture import MixtureBoosting
+from treecdf.bases.learners import BoostedMean, GaussianProcess, Lasso, Learner, Neighbours, Network, Polynomial
 from treecdf.bases.learners.boosting import BoostingSettings
+from treecdf.bases.network_mixture import MixtureNetwork
 
 # Folds of each effort, whose left-out rows stop the trees: ten cost twice the time of five.
 FOLDS = {"fast": 3, "default": 5, "best": 10}
@@ -42,6 +44,10 @@ MANY_ROWS = 2500
 CROWDED_ROWS = 5000
 # Rows from which on trees learn at one and a half times the rate, and scales at twice, to bound time.
 HUGE_ROWS = 20_000
+# Covariates from which on a lasso is tried, which looks for the few that matter.
+MANY_COLUMNS = 20
+# Rows or covariates, whichever are fewer, of a linear regression on all of them at most: time grows with their cube.
+MOST_LINEAR = 1000
 # Products of a polynomial at most, and two for each row at most: time grows with their cube.
 MOST_PRODUCTS = 600
 # Covariates of a Gaussian process at most: each has a length scale, and they are tuned on 400 rows.
@@ -56,6 +62,10 @@ BINS_OF_MANY_ROWS = 254
 ROWS_OF_EXACT_PROCESS = 1000
 # Rows that a Gaussian process sees the others through if there are more of them, to bound time.
 INDUCING_ROWS = 500
+# Rows from which on a boosted mixture is tried beside the stacked learners.
+FEWEST_ROWS_OF_MIXTURE = 200
+# Covariates that each tree of a boosted mixture sees on average, if there are so many.
+COLUMNS_OF_MIXTURE = 8
 # Rows for each covariate from which on a network is tried.
 ROWS_OF_NETWORK = 20
 # The process of a fast fit, smaller to bound time; docs/results/peers.md has what a fast fit costs (`treecdf_fast`).
@@ -68,7 +78,9 @@ FAST_ROUNDS = 100
 
 def default_learners(n: int, q: int, effort: str) -> list[Learner]:
     """The learners that are tried on n rows of q covariates, the cheap and the decisive first."""
-    learners: list[Learner] = [Polynomial(1)]
+    learners: list[Learner] = [Lasso()] if q >= MANY_COLUMNS else []
+    if min(n, q) <= MOST_LINEAR:
+        learners.append(Polynomial(1))
     for degree in (2,) if effort == "fast" else (2, 3):
         if Polynomial(degree).n_features(q) <= min(MOST_PRODUCTS, 2 * n):
             learners.append(Polynomial(degree))
@@ -92,6 +104,20 @@ def _trees(n: int, effort: str) -> list[BoostedMean]:
         return [BoostedMean(3, n_bins=n_bins), BoostedMean(5, n_bins=n_bins)]
     rate = 0.1 if n <= HUGE_ROWS else 0.15
     return [BoostedMean(8, rate, n_bins=n_bins), BoostedMean(5, rate, n_bins=n_bins)]
+
+
+def default_mixture(n: int, q: int, effort: str) -> MixtureBoosting:
+    """How a boosted mixture is learnt from n rows of q covariates (ADR 24)."""
+    rate = 0.07 if n <= CROWDED_ROWS and effort != "fast" else 0.12
+    fraction = max(0.65, min(1.0, COLUMNS_OF_MIXTURE / q))
+    settings = BoostingSettings(4, rate, 400, min_rows=10, subsample=0.6, column_fraction=fraction)
+    return MixtureBoosting((3, 8), settings, 1000) if effort == "fast" else MixtureBoosting((3, 6, 10), settings)
+
+
+def default_network_mixture(n: int) -> MixtureNetwork:
+    """A mixture on n rows that networks give the parameters of (ADR 24)."""
+    steps = 1500 if n <= CROWDED_ROWS else 3000
+    return MixtureNetwork(6, Network((64, 64), n_epochs=10**6, max_steps=steps, batch=128, rate=1e-2, decay=0.3))
 
 
 def default_scales(n: int) -> BoostingSettings:

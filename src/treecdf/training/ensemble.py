@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
+from scipy.special import logsumexp
 
 from treecdf._common.steps import Interrupted, Sizes
-from treecdf._common.typing import Array, Ints
+from treecdf._common.typing import Array, Ints, Units
+from treecdf.bases.boosted_mixture import MixtureBoosting
+from treecdf.bases.components import ComponentLearner
+from treecdf.bases.conditional import smallest_log_scale
+from treecdf.bases.mean import TrainingRows
+from treecdf.bases.transform import OutcomeTransform
+from treecdf.data.recording import recording_step
+from treecdf.data.scaling import Standardizer
 from treecdf.data.table import Table
+from treecdf.data.units import draw_folds, set_aside
 from treecdf.flows.chain import Chain
 from treecdf.flows.flow import TreeFlow
 from treecdf.flows.mixture import Mixture
@@ -27,7 +36,11 @@ from treecdf.training.settings import Recipe
 from treecdf.training.sources.rows import Source
 
 _HOPELESS = 0.1  # nats a row behind the best family: not worth training the rest of a family
-_SMALLEST_FAMILY = 1e-3  # families of less weight are dropped
+_NOT_WORTH_IT = 0.2  # nats a row that a mixture may be behind at a first look, on few rows, to be trained
+_WORTH_A_NETWORK = 0.02  # nats a row that the boosted mixture has to be ahead for networks to be tried
+_WORTH_A_FAMILY = 0.001  # nats a row that a family of little weight has to add to the others
+_LITTLE_WEIGHT = 0.05
+_NO_WEIGHT = 1e-3  # families of less weight are dropped
 
 
 @dataclass(frozen=True)
@@ -67,35 +80,63 @@ def fit_ensemble(
     families += trainer.joint_families(families)
     if not families:
         raise KeyboardInterrupt
-    weights = np.ones(1)
-    if len(families) > 1:
-        left_out = np.column_stack([family.left_out for family in families])
-        known = np.isfinite(left_out).all(axis=1)
-        weights = maximise(left_out[known], trainer.left_out_rows.weight[known], np.ones(len(families)))
-    kept = weights >= _SMALLEST_FAMILY
-    chosen = tuple(family for family, keep in zip(families, kept, strict=True) if keep)
+    left_out = np.column_stack([family.left_out for family in families])
+    kept, weights = weigh_families(left_out, trainer.left_out_rows.weight)
+    chosen = tuple(families[k] for k in kept)
     ended = [stage for family in chosen for stage in ended_stages(family.name, trainer.histories[family.name])]
-    weights = weights[kept] / weights[kept].sum()
     return Ensemble(chosen, weights, tuple(workers.histories), workers.all_missing(), tuple(ended))
+
+
+def weigh_families(left_out: Array, weight: Array) -> tuple[list[int], Array]:
+    """The families worth keeping, by number, and their weights.
+
+    left_out (n, families) are log densities of rows, NaN where all members saw them; weight (n,) is that of the rows.
+    A family without which left-out rows are hardly less likely is dropped: every family takes time in prediction.
+    """
+    kept = list(range(left_out.shape[1]))
+    known = np.isfinite(left_out).all(axis=1)
+    left_out, weight = left_out[known], weight[known]
+    weights = maximise(left_out, weight, np.ones(len(kept)))
+    while len(kept) > 1 and known.any():
+        rest = [k for k in kept if k != kept[int(np.argmin(weights))]]
+        without = maximise(left_out[:, rest], weight, np.ones(len(rest)))
+        lost = logsumexp(left_out[:, kept], axis=1, b=weights) - logsumexp(left_out[:, rest], axis=1, b=without)
+        is_small = weights.min() < _NO_WEIGHT or weight @ lost < _WORTH_A_FAMILY * weight.sum()
+        if not is_small or weights.min() > _LITTLE_WEIGHT:
+            break
+        kept, weights = rest, without
+    return kept, weights
+
+
+def look_at_mixture(learner: MixtureBoosting, table: Table, fold: Ints) -> float:
+    """Mean log density of left-out rows, in the outcome's own unit, after a few rounds on a sample of the rows."""
+    rng = np.random.default_rng(0)  # of its own: families after it do not depend on whether there was a look
+    standardize = Standardizer.fit(table.x, table.weight)
+    y, weight = table.y[:, 0], table.weight
+    transform = OutcomeTransform.fit(y, weight)
+    g, log_slope = transform.forward(y)
+    rows = TrainingRows(standardize(table.x), g, weight, fold)
+    _, _, loss = learner.look(rows, smallest_log_scale(recording_step(y) / transform.scale), rng)
+    return float(weight @ log_slope / weight.sum()) - loss
 
 
 def fit_streamed(
     recipe: Recipe,
     open_sources: Callable[[Ints, Executor | None], contextlib.AbstractContextManager[tuple[Source, Source | None]]],
-    shape: tuple[int, int],
+    units: Units,
+    n_covariates: int,
     validation_fraction: float,
     rng: np.random.Generator,
     workers: Workers,
 ) -> Ensemble:
     """Train one flow of all outcomes on rows that a source has; it sets aside the rows that a table would.
 
-    open_sources: gives the sources of training and of validation rows, told which rows are the latter. shape: the
-    numbers of rows and of covariates.
+    open_sources: gives the sources of training and of validation rows, told which rows are the latter. units: those
+    of all rows, in the order of the source.
     """
-    n, q = shape
-    aside = validation_folds(n, validation_fraction, 1, rng)[0] if validation_fraction > 0 else np.empty(0, np.int64)
+    aside = set_aside(units, validation_fraction, 1, rng)[0] if validation_fraction > 0 else np.empty(0, np.int64)
     fit = partial(fit_streamed_flow, recipe, partial(open_sources, aside))
-    (fitted,) = workers.run([Job(fit, Sizes(q, len(recipe.bounds), 1 if len(aside) else None))], rng)
+    (fitted,) = workers.run([Job(fit, Sizes(n_covariates, len(recipe.bounds), 1 if len(aside) else None))], rng)
     if fitted is None:
         raise KeyboardInterrupt
     left_out = np.full(1, np.nan) if fitted.left_out is None else fitted.left_out
@@ -125,21 +166,64 @@ class _Trainer:
         plan = self.plan
         if plan.conditional is None:
             return []
-        fold = self.rng.permutation(len(self.table)) % min(plan.n_folds, len(self.table))
+        fold = draw_folds(self.table.unit, plan.n_folds, self.rng)
         links = sorted({(order[k], tuple(sorted(order[:k]))) for order in plan.orders for k in range(len(order))})
         jobs = [self._link_job(plan.conditional, outcome, given, fold) for outcome, given in links]
-        fitted = dict(zip(links, self.workers.run(jobs, self.rng), strict=True))
+        what = "flows on a conditional base" if len(jobs) == 1 else "links of the chains"
+        parts = self.workers.run(jobs, self.rng, what)
+        fitted = {link: {"flow": part} for link, part in zip(links, parts, strict=True)}
+        for name, learner in plan.mixtures.items():
+            self._add_mixtures(name, learner, fitted, fold)
         families = []
         for order in plan.orders:
+            of_order = [fitted[order[k], tuple(sorted(order[:k]))] for k in range(len(order))]
             name = "flow" if len(order) == 1 else "chain " + " ".join(map(str, order))
-            of_order = _trained(fitted[order[k], tuple(sorted(order[:k]))] for k in range(len(order)))
-            if len(of_order) < len(order):
+            if any(parts["flow"] is None for parts in of_order):
                 self.workers.missing.append(f"the family {name!r}")
+            elif len(order) == 1:
+                families += [self._alone(way, part) for way, part in of_order[0].items() if part is not None]
             else:
-                families.append(self._chain(name, order, of_order))
+                families.append(self._chain(name, order, [_trained(parts.values()) for parts in of_order]))
         return families
 
-    def _link_job(self, recipe: Recipe, outcome: int, given: Sequence[int], fold: Ints) -> Job:
+    def _add_mixtures(
+        self,
+        name: str,
+        learner: Callable[[int, int], ComponentLearner],
+        fitted: dict[tuple[int, tuple[int, ...]], dict[str, Fitted | None]],
+        fold: Ints,
+    ) -> None:
+        """Train bases of another kind for the links where a first look says that they may help; trees do not follow."""
+        assert self.plan.conditional is not None
+        recipe, jobs = replace(self.plan.conditional, max_trees=0), dict[tuple[int, tuple[int, ...]], Job]()
+        for link, parts in fitted.items():
+            table = _link_table(self.table, *link)
+            components = learner(*table.x.shape)
+            if self._is_worth_training(components, table, fold, parts):
+                jobs[link] = self._link_job(recipe, *link, fold, components)
+        if not jobs:
+            return
+        trained = self.workers.run(list(jobs.values()), self.rng, f"the family {name!r}")
+        for link, part in zip(jobs, trained, strict=True):
+            fitted[link][name] = part
+            if part is None:
+                self.workers.missing.append(f"the family {name!r}")
+
+    def _is_worth_training(
+        self, learner: ComponentLearner, table: Table, fold: Ints, parts: Mapping[str, Fitted | None]
+    ) -> bool:
+        """Whether a mixture may help beside the parts: by a cheap look, or because another mixture did."""
+        found = {name: part.left_out for name, part in parts.items() if part is not None}
+        means = {name: float(np.mean(values)) for name, values in found.items() if values is not None}
+        if "flow" not in means:
+            return False
+        if isinstance(learner, MixtureBoosting):
+            return look_at_mixture(learner, table, fold) > means["flow"] - _NOT_WORTH_IT
+        return means.get("mixture", -np.inf) > means["flow"] + _WORTH_A_NETWORK
+
+    def _link_job(
+        self, recipe: Recipe, outcome: int, given: Sequence[int], fold: Ints, learner: ComponentLearner | None = None
+    ) -> Job:
         """Training of p(outcome | x, given outcomes)."""
         plan, train = self.plan, _link_table(self.table, outcome, given)
         validation = None if self.validation is None else _link_table(self.validation, outcome, given)
@@ -147,18 +231,30 @@ class _Trainer:
         stops = plan.validation_fraction > 0
         n_left_out = len(validation) if validation is not None else len(train) if stops else None
         left_out = LeftOut(fold, validation, stops)
-        fit = partial(fit_conditional_flows, own, plan.base(*train.x.shape), train, left_out)
+        fit = partial(fit_conditional_flows, own, learner or plan.base(*train.x.shape), train, left_out)
         return Job(fit, Sizes(train.x.shape[1], 1, n_left_out))
 
-    def _chain(self, name: str, order: tuple[int, ...], links: Sequence[Fitted]) -> Family:
-        """The family of an order of the outcomes, from its fitted links."""
-        self.histories[name] = [link.history for link in links]
+    def _alone(self, name: str, part: Fitted) -> Family:
+        """A family of flows of the only outcome."""
+        self.histories[name] = [part.history]
+        left_out = np.full(len(self.left_out_rows), np.nan) if part.left_out is None else part.left_out
+        return Family(name, part.flows, left_out, equal_weights(len(part.flows)))
+
+    def _chain(self, name: str, order: tuple[int, ...], links: Sequence[Sequence[Fitted]]) -> Family:
+        """The family of an order of the outcomes; each link is weighed of the flows on one base or several."""
+        self.histories[name] = [part.history for link in links for part in link]
+        mixtures, left_out = zip(*(self._link(link) for link in links), strict=True)
+        return Family(name, (Chain(mixtures, order),), np.sum(left_out, axis=0), equal_weights(1))
+
+    def _link(self, parts: Sequence[Fitted]) -> tuple[Mixture, Array]:
+        """A link of a chain, and its log densities (n,) of left-out rows."""
         unknown = np.full(len(self.left_out_rows), np.nan)
-        left_out = np.sum([unknown if link.left_out is None else link.left_out for link in links], axis=0)
-        if len(order) == 1:
-            return Family(name, links[0].flows, left_out, equal_weights(len(links[0].flows)))
-        mixtures = tuple(Mixture(link.flows, equal_weights(len(link.flows))) for link in links)
-        return Family(name, (Chain(mixtures, order),), left_out, equal_weights(1))
+        left_out = np.column_stack([unknown if part.left_out is None else part.left_out for part in parts])
+        kept, weights = weigh_families(left_out, self.left_out_rows.weight)
+        flows = [parts[k].flows for k in kept]
+        log_weights = [np.log(weight) + equal_weights(len(own)) for weight, own in zip(weights, flows, strict=True)]
+        mixture = Mixture(tuple(flow for own in flows for flow in own), np.hstack(log_weights))
+        return mixture, logsumexp(left_out[:, kept], axis=1, b=weights)
 
     def joint_families(self, others: Sequence[Family]) -> list[Family]:
         """The families of flows of all outcomes, but for those that are far behind the families before them."""
@@ -189,11 +285,11 @@ class _Trainer:
             jobs.append(Job(partial(_fit_joint_flow, replace(recipe, rotation=matrix), table, held_out), sizes))
         fitted: list[Fitted | None] = []
         if others:
-            (first,) = workers.run(jobs[:1], self.rng)
+            (first,) = workers.run(jobs[:1], self.rng, f"the family {name!r}")
             if first is not None and first.is_whole and _is_hopeless(first, aside[0], others, self.left_out_rows):
                 return []
             fitted.append(first)
-        fitted += workers.run(jobs[len(fitted) :], self.rng)
+        fitted += workers.run(jobs[len(fitted) :], self.rng, f"the family {name!r}")
         # A flow that was cut short would spoil those that were not.
         any_whole = any(part.is_whole for part in _trained(fitted))
         chosen = [k for k, part in enumerate(fitted) if part is not None and part.is_whole >= any_whole]
@@ -216,9 +312,9 @@ class _Trainer:
         if plan.validation_fraction == 0:
             return [None] * n_members
         if plan.weights == "equal":
-            return validation_folds(len(self.table), plan.validation_fraction, n_members, self.rng)
+            return set_aside(self.table.unit, plan.validation_fraction, n_members, self.rng)
         # Members are weighed by rows that all of them, or none of them, were trained on.
-        return validation_folds(len(self.table), plan.validation_fraction, 1, self.rng) * n_members
+        return set_aside(self.table.unit, plan.validation_fraction, 1, self.rng) * n_members
 
 
 def _trained(fitted: Iterable[Fitted | None]) -> list[Fitted]:
@@ -228,7 +324,7 @@ def _trained(fitted: Iterable[Fitted | None]) -> list[Fitted]:
 def _link_table(table: Table, outcome: int, given: Sequence[int]) -> Table:
     """One outcome, with others among the covariates."""
     x = np.ascontiguousarray(np.hstack([table.x, table.y[:, list(given)]])) if given else table.x
-    return Table(x, table.y[:, [outcome]], table.weight, table.number)
+    return replace(table, x=x, y=table.y[:, [outcome]])
 
 
 def _is_hopeless(first: Fitted, aside: Table | Ints | None, others: Sequence[Family], rows: Table) -> bool:
@@ -264,13 +360,6 @@ def _weigh(
         rule, rows = stacked_weights, held_out
     log_prob = np.column_stack([flow.forward_and_log_det(rows.y[:, None], rows.x)[1] for flow in flows])
     return rule(log_prob, rows.weight, regions(rows.x), regions.n_regions)
-
-
-def validation_folds(n: int, fraction: float, n_members: int, rng: np.random.Generator) -> list[Ints]:
-    """Rows each member sets aside, in order: every row is set aside about equally often."""
-    count = min(max(1, round(fraction * n)), n - 1)
-    order = rng.permutation(n)
-    return [np.sort(order[(j * count + np.arange(count)) % n]) for j in range(n_members)]
 
 
 def _fit_joint_flow(

@@ -6,7 +6,7 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -48,9 +48,14 @@ class Workers:
         self.histories: list[History] = []
         self.missing: list[str] = []
         self._n_jobs_begun = self._n_interrupted = 0
+        self._what = ""
 
-    def run(self, jobs: Sequence[Job], rng: np.random.Generator) -> list[Fitted | None]:
-        """What each job gives, None for one that was stopped before it had anything to give."""
+    def run(self, jobs: Sequence[Job], rng: np.random.Generator, what: str = "a flow") -> list[Fitted | None]:
+        """What each job gives, None for one that was stopped before it had anything to give; `what` they train."""
+        self._what = what
+        if jobs:
+            side_by_side = f"{len(jobs)} to train, {min(n_threads(self.n_jobs), len(jobs))} at a time"
+            self._tell(News.of_beginning("training begins" if len(jobs) == 1 else side_by_side))
         rngs = [child(rng) for _ in jobs]
         steps = [self.steps_of(self._n_jobs_begun + k, job.sizes) for k, job in enumerate(jobs)]
         self._n_jobs_begun += len(jobs)
@@ -67,7 +72,7 @@ class Workers:
 
     def _begin(self, calls: Sequence[Call], is_single: bool) -> Iterator[Fitted | None]:
         if is_single:
-            return iter([run_job(*calls[0], n_threads=n_threads(self.n_jobs), report=self.report)])
+            return iter([run_job(*calls[0], n_threads=n_threads(self.n_jobs), report=self._tell)])
         with calls[0][2].stop.children_ignore_interrupts():
             results: Iterable[Fitted | None] = self._parallel()(delayed(run_job)(*call) for call in calls)
         return iter(results)
@@ -85,7 +90,11 @@ class Workers:
             self._n_interrupted += not result.is_whole
             if n_jobs > 1:
                 score = max(result.history.validation, default=np.nan)
-                self.report(News(result.history, score, number, n_jobs))
+                self._tell(News(result.history, score, number, n_jobs))
+
+    def _tell(self, news: News) -> None:
+        """Report news of what is being trained."""
+        self.report(replace(news, what=self._what))
 
     def all_missing(self) -> tuple[str, ...]:
         """What is not there because the fit was stopped."""

@@ -13,7 +13,7 @@ from sklearn.base import is_regressor
 from treecdf._common.typing import Bound
 from treecdf._common.validation import check_setting, is_int, is_real
 from treecdf.training.classifiers import as_node_classifier
-from treecdf.training.plan import BASE_NAMES, EFFORTS, STRUCTURES
+from treecdf.training.plan import BASE_NAMES, CONDITIONAL_NAMES, EFFORTS, STRUCTURES
 from treecdf.training.settings import FitSettings, Stage
 
 _SEARCHES = ("score", "exhaustive", "middle")
@@ -65,6 +65,7 @@ RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
         lambda v: v == "hdbscan" if isinstance(v, str) else (is_int(v) and v >= 1) or _is_clusterer(v),
         "an integer of at least 1, 'hdbscan' or a clusterer with predict",
     ),
+    "weights_are": (lambda v: isinstance(v, str) and v in ("counts", "relative"), "'counts' or 'relative'"),
     "margin": (lambda v: is_real(v) and 0 < v <= 10, "a number above 0, at most 10"),
     "c0": (lambda v: is_real(v) and 0 < v < 1, "a number between 0 and 1"),
     "gamma": (lambda v: is_real(v) and v >= 0, "a number of at least 0"),
@@ -128,7 +129,7 @@ def check_together(settings: FitSettings, bounds: Sequence[Bound]) -> None:
     has_regressors = not isinstance(settings.base, str)
     if has_rotations and has_regressors:
         raise ValueError("rotations are for joint flows, a regressor is for one outcome: expected only one of them.")
-    if n_outcomes > 1 and settings.structure == "joint" and (has_regressors or settings.base == "conditional"):
+    if n_outcomes > 1 and settings.structure == "joint" and (has_regressors or settings.base in CONDITIONAL_NAMES):
         raise ValueError("structure='joint' has no conditional base: expected base='student' or 'box'.")
     if not any(end is not None for pair in bounds for end in pair):
         return

@@ -11,13 +11,15 @@ from numpy.typing import ArrayLike
 
 from treecdf._common.protocols import Clusterer, Regressor
 from treecdf._common.typing import Array, Bound
-from treecdf.bases.conditional import ConditionalSettings
+from treecdf.bases.components import ComponentLearner
 from treecdf.bases.learners import Learner, as_learner
+from treecdf.bases.stacked import Stack
 from treecdf.training.classifiers import MLP, BoostedTrees, Constant, Logistic, NodeClassifier, as_node_classifier
 from treecdf.training.defaults import (
     FAST_TREES,
     FAST_WINDOW,
     FEWEST_ROWS_OF_CONDITIONAL,
+    FEWEST_ROWS_OF_MIXTURE,
     FOLDS,
     FOLDS_OF_HUGE_TABLES,
     HUGE_ROWS,
@@ -31,6 +33,8 @@ from treecdf.training.defaults import (
     SUBSAMPLE,
     TREES_ON_MANY_ROWS,
     default_learners,
+    default_mixture,
+    default_network_mixture,
     default_scales,
 )
 from treecdf.training.settings import FitSettings, Growth, Recipe, Stage
@@ -53,7 +57,8 @@ STREAMED_STAGES = (Stage(Logistic(), max_depth=6), Stage(BoostedTrees(), max_dep
 CONDITIONAL_STAGES = (Stage(BoostedTrees(rounds=1, max_depth=2), max_depth=4),)
 EFFORTS = ("fast", "default", "best")
 STRUCTURES = ("auto", "chain", "joint")
-BASE_NAMES = ("auto", "conditional", "unconditional", "box", "student")
+CONDITIONAL_NAMES = ("conditional", "mixture", "network")
+BASE_NAMES = ("auto", *CONDITIONAL_NAMES, "unconditional", "box", "student")
 
 
 @dataclass(frozen=True)
@@ -61,7 +66,8 @@ class Plan:
     """What to train: one-outcome flows, joint flows or both."""
 
     conditional: Recipe | None  # one-outcome flows on a conditional base: the only outcome, or the links of chains
-    base: Callable[[int, int], ConditionalSettings]  # how that base is learnt from n rows of q covariates
+    base: Callable[[int, int], ComponentLearner]  # how that base is learnt from n rows of q covariates
+    mixtures: Mapping[str, Callable[[int, int], ComponentLearner]]  # other bases beside it, for shapes; by family
     orders: Sequence[tuple[int, ...]]  # of the outcomes in the chains
     n_folds: int
     joint: Mapping[str, Recipe]  # families of flows of all outcomes at once
@@ -85,10 +91,14 @@ def make_plan(settings: FitSettings, n: int, q: int, bounds: Sequence[Bound], ha
         bounds=tuple(bounds),
         margin=settings.margin,
     )
-    conditional, joint = None, dict[str, Recipe]()
+    conditional, joint, mixtures = None, dict[str, Recipe](), dict[str, Callable[[int, int], ComponentLearner]]()
     rotations = rotation_matrices(settings.rotations if d > 1 else None, d)
     if _is_conditional(settings, n, d):
         conditional = _conditional_recipe(settings, recipe, n)
+        if settings.base == "auto" and settings.stages is None and n >= FEWEST_ROWS_OF_MIXTURE:
+            mixtures["mixture"] = partial(default_mixture, effort=settings.effort)
+            if settings.effort != "fast":
+                mixtures["network"] = _network_mixture
         if _is_all_automatic(settings) and n <= MOST_ROWS_OF_BOX_FLOWS:
             joint = _joint_families(replace(recipe, base=_unconditional("auto", bounds)), q, has_repeats)
             rotations = _auto_rotations(settings.effort, bounds)
@@ -97,7 +107,8 @@ def make_plan(settings: FitSettings, n: int, q: int, bounds: Sequence[Bound], ha
         joint["joint"] = replace(recipe, stages=stages, base=_unconditional(settings.base, bounds))
     return Plan(
         conditional=conditional,
-        base=partial(_base_settings, settings),
+        base=partial(_component_learner, settings),
+        mixtures=mixtures,
         orders=_orders(d, settings.effort),
         n_folds=_n_folds(settings.effort, n),
         joint=joint,
@@ -205,7 +216,7 @@ def _is_conditional(settings: FitSettings, n: int, d: int) -> bool:
         return False
     if d > 1 and settings.structure == "chain":
         return True
-    return n >= FEWEST_ROWS_OF_CONDITIONAL or not isinstance(settings.base, str) or settings.base == "conditional"
+    return n >= FEWEST_ROWS_OF_CONDITIONAL or not isinstance(settings.base, str) or settings.base in CONDITIONAL_NAMES
 
 
 def _read_stages(stages: Sequence[Stage] | None, default: Sequence[Stage]) -> tuple[tuple[NodeClassifier, int], ...]:
@@ -213,11 +224,20 @@ def _read_stages(stages: Sequence[Stage] | None, default: Sequence[Stage]) -> tu
     return tuple((as_node_classifier(stage.classifier), stage.max_depth) for stage in chosen)
 
 
-def _base_settings(settings: FitSettings, n: int, q: int) -> ConditionalSettings:
+def _component_learner(settings: FitSettings, n: int, q: int) -> ComponentLearner:
     """How a conditional base is learnt from n rows of q covariates: by the user's regressors, or by the usual ones."""
+    if settings.base == "mixture":
+        return default_mixture(n, q, settings.effort)
+    if settings.base == "network":
+        return default_network_mixture(n)
     if isinstance(settings.base, str):
-        return ConditionalSettings(default_learners(n, q, settings.effort), default_scales(n))
-    return ConditionalSettings([as_learner(regressor) for regressor in settings.base], default_scales(n))
+        return Stack(default_learners(n, q, settings.effort), default_scales(n))
+    return Stack([as_learner(regressor) for regressor in settings.base], default_scales(n))
+
+
+def _network_mixture(n: int, q: int) -> ComponentLearner:
+    """How a network mixture is learnt from n rows, whatever the number q of covariates."""
+    return default_network_mixture(n)
 
 
 def _orders(d: int, effort: str) -> list[tuple[int, ...]]:

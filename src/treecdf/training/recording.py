@@ -22,6 +22,7 @@ class Recording:
     atoms: Atoms | None
     grid: Grid | None
     notes: tuple[str, ...]
+    is_discrete: bool = False  # no training row is anything but an atom
 
 
 def learn_recording(
@@ -38,7 +39,11 @@ def learn_recording(
     told = notes(table, settings.atoms, settings.resolution)
     values, grid = read_atoms(settings.atoms, table), read_grid(settings.resolution, table)
     atoms = Atoms.fit(values, table, rng) if len(values) else None
-    table = continuous_part(table, values, grid, bounds, rng)
+    continuous = continuous_part(table, values, grid, bounds, rng)
+    is_discrete = atoms is not None and not len(continuous)
+    if is_discrete:
+        return Recording(atoms, None, told, is_discrete), table, validation
+    table = continuous
     check_size(table, len(values))
     if validation is not None:
         validation = continuous_part(validation, values, grid, bounds, rng)

@@ -54,6 +54,7 @@ class FitSettings:
     atoms: Any
     resolution: Any
     categorical_features: Any
+    weights_are: str
     rotations: int | Sequence[Array] | None
     weights: str
     regions: int | str | Clusterer

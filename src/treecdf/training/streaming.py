@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from treecdf._common.typing import Ints
+from treecdf._common.typing import Ints, Units
 from treecdf.data.columns import Category
 from treecdf.data.reading import Schema, is_frame
-from treecdf.data.table import Table, learn_table, outcome_names, read_bounds
+from treecdf.data.table import Table, learn_table, outcome_names, read_bounds, read_table
 from treecdf.training.classifiers import AnyClassifier
 from treecdf.training.ensemble import Ensemble, fit_streamed
 from treecdf.training.jobs import Workers
@@ -41,7 +41,7 @@ def fit_pieces(settings: FitSettings, pieces: Pieces, rng: np.random.Generator, 
     firsts, ends = np.cumsum([[0, 0], *sizes], axis=0).T
     if ends[-1] < 2:
         raise ValueError(f"Found {ends[-1]} row(s) (n_samples = {ends[-1]}): at least 2 are required.")
-    sample, schema, names = _learn_columns(settings, pieces, firsts)
+    sample, schema, names, units = _learn_columns(settings, pieces, firsts)
     bounds = read_bounds(settings.bounds, len(names))
     check_together(settings, bounds)
     reader = PieceReader(schema, bounds)
@@ -52,8 +52,10 @@ def fit_pieces(settings: FitSettings, pieces: Pieces, rng: np.random.Generator, 
         places = list(zip(map(int, firsts[:-1]), inside, strict=True))
         return pieces.sources(reader, places, np.column_stack([sizes[:, 1] - n_aside, n_aside]), pool)
 
-    recipe, shape = streamed_recipe(settings, bounds), (int(ends[-1]), schema.covariates.width)
-    ensemble = fit_streamed(recipe, open_sources, shape, settings.validation_fraction, rng, workers)
+    recipe, fraction = streamed_recipe(settings, bounds), settings.validation_fraction
+    if units is None:
+        units = np.concatenate(pieces.units(reader)) if fraction > 0 else np.empty(0, np.uint64)
+    ensemble = fit_streamed(recipe, open_sources, units, schema.covariates.width, fraction, rng, workers)
     return StreamedFit(ensemble, recipe, schema, names, sample)
 
 
@@ -82,19 +84,25 @@ def check_streamable(settings: FitSettings) -> None:
             )
 
 
-def _learn_columns(settings: FitSettings, pieces: Pieces, firsts: Ints) -> tuple[Table, Schema, tuple[str, ...]]:
-    """A sample of the rows (all if there are not many), what the columns are, and the names of the outcomes."""
+def _learn_columns(
+    settings: FitSettings, pieces: Pieces, firsts: Ints
+) -> tuple[Table, Schema, tuple[str, ...], Units | None]:
+    """A sample of the rows (all if there are not many), what the columns are, and the names of the outcomes.
+
+    Last come the units of all rows, the same as in memory, None if the sample has not all of them.
+    """
     step = max(1, -(-int(firsts[-1]) // SAMPLE_ROWS))
     parts = pieces.sample([int(first) for first in firsts[:-1]], step)
-    X, y, weight = (_concatenate(values) for values in zip(*parts, strict=True))
-    sample, schema = learn_table(X, y, weight, settings.categorical_features, np.random.default_rng(0))
+    X, y, weight, groups = (_concatenate(values) for values in zip(*parts, strict=True))
+    sample, schema = learn_table(X, y, weight, groups, settings.categorical_features, np.random.default_rng(0))
     for j, part in enumerate(schema.covariates.columns):
         if isinstance(part, Category) and part.means.size:
             raise ValueError(
                 f"Column {j} of X has {part.n_levels} levels: means of levels need all rows in memory. Expected at "
                 "most 16 levels in files and Dask collections, or numbers."
             )
-    return sample, schema, outcome_names(y, sample.y.shape[1])
+    units = read_table(schema, X, y, weight, groups).unit if step == 1 else None
+    return sample, schema, outcome_names(y, sample.y.shape[1]), units
 
 
 def _concatenate(parts: Sequence[Any]) -> Any:

@@ -15,9 +15,9 @@ from treecdf.training.sources.rows import Rows
 
 # Features up to which the score test looks at all of them. It decomposes their scatter matrix at every node, which
 # takes the cube of their number.
-UNSCREENED_FEATURES = 256
+UNSCREENED_FEATURES = 128
 # Features that it looks at if there are more: a node costs a few milliseconds then (ADR 21).
-SCREENED_FEATURES = 128
+SCREENED_FEATURES = 64
 # Numbers that one pass adds up at most (32 MB): a level with many nodes looks at fewer features in each pass.
 _MOST_SUMS = 2**22
 

@@ -14,7 +14,7 @@ from dask import delayed
 from dask.delayed import Delayed
 from distributed import Client, get_client
 
-from treecdf._common.typing import Ints
+from treecdf._common.typing import Ints, Units
 from treecdf.data.blocks import block_slices
 from treecdf.data.table import is_dask
 from treecdf.training.sources.dask_rows import DaskRows, assemble
@@ -24,10 +24,11 @@ from treecdf.training.sources.spill import spilled
 
 
 class DaskPieces:
-    """Partitions of Dask DataFrames or chunks of Dask Arrays; X, y and sample_weight are divided in the same way."""
+    """Partitions of Dask DataFrames or chunks of Dask Arrays; X, y, weights and groups are divided in the same way."""
 
-    def __init__(self, X: object, y: object, sample_weight: object = None) -> None:
-        given = {"y": y} if sample_weight is None else {"y": y, "sample_weight": sample_weight}
+    def __init__(self, X: object, y: object, sample_weight: object = None, groups: object = None) -> None:
+        others = {"sample_weight": sample_weight, "groups": groups}
+        given = {"y": y} | {name: part for name, part in others.items() if part is not None}
         for name, part in given.items():
             if not is_dask(part):
                 raise TypeError(f"Expected {name} to be a Dask collection as X is; got {type(part).__name__}.")
@@ -36,13 +37,15 @@ class DaskPieces:
             raise ValueError(
                 f"X, {', '.join(given)} have {', '.join(str(len(p)) for p in parts)} partitions: expected one number."
             )
-        self._pieces = [(*piece, None)[:3] for piece in zip(*parts, strict=True)]
+        places = {name: k for k, name in enumerate(("X", *given))}
+        chosen = [places.get(name) for name in ("X", "y", "sample_weight", "groups")]
+        self._pieces = [tuple(None if k is None else piece[k] for k in chosen) for piece in zip(*parts, strict=True)]
 
     def sizes(self) -> Ints:
         """Rows of every piece, and how many of them have a weight above zero, (pieces, 2)."""
         lazy = delayed(count_rows, pure=False)
         with _reachable(current_client()):
-            return np.array(dask.compute(*(lazy(*piece) for piece in self._pieces)), dtype=np.int64).reshape(-1, 2)
+            return np.array(dask.compute(*(lazy(*piece[:3]) for piece in self._pieces)), dtype=np.int64).reshape(-1, 2)
 
     def sample(self, firsts: Sequence[int], step: int) -> list[Piece]:
         """About one in `step` rows of every piece; the pieces begin with the rows `firsts`."""
@@ -50,6 +53,12 @@ class DaskPieces:
         pieces = zip(self._pieces, firsts, strict=True)
         with _reachable(current_client()):
             return list(dask.compute(*(lazy(*piece, first, step) for piece, first in pieces)))
+
+    def units(self, reader: PieceReader) -> list[Units]:
+        """Units (m,) of the rows of every piece that have a weight above zero."""
+        lazy, firsts = delayed(reader.units, pure=False), np.cumsum([0, *self.sizes()[:, 0]])
+        with _reachable(current_client()):
+            return list(dask.compute(*(lazy(*piece, int(k)) for piece, k in zip(self._pieces, firsts, strict=False))))
 
     def sources(self, reader: PieceReader, places: Sequence[Place], sizes: Ints, pool: Executor | None) -> Opened:
         """Training rows and those set aside: on the workers of the cluster, or in files if there is no cluster."""

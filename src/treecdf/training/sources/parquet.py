@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from treecdf._common.typing import Ints
+from treecdf._common.typing import Ints, Units
 from treecdf.training.sources.pieces import Opened, Piece, PieceReader, Place, count_weights, take_rows
 from treecdf.training.sources.spill import spilled
 
@@ -39,6 +39,7 @@ class ParquetPieces:
         outcomes: str | Sequence[str],
         covariates: Sequence[str] | None,
         weight: str | None,
+        groups: str | None,
         directory: str | None,
     ) -> None:
         try:
@@ -53,10 +54,10 @@ class ParquetPieces:
         keys = [] if plain.files == [os.fspath(path)] else _partition_keys(path, plain.files, _names(schemas.values()))
         names = [*_names(schemas.values()), *(field.name for field in keys)]
         self._outcomes = [outcomes] if isinstance(outcomes, str) else list(outcomes)
-        self._weight, self._directory = weight, directory
-        taken = {*self._outcomes, weight}
+        self._weight, self._groups, self._directory = weight, groups, directory
+        taken = {*self._outcomes, weight, groups}
         self._covariates = [name for name in names if name not in taken] if covariates is None else list(covariates)
-        used = [*self._outcomes, *self._covariates, *([] if weight is None else [weight])]
+        used = [*self._outcomes, *self._covariates, *self._besides]
         unknown = [name for name in used if name not in names]
         if unknown:
             raise ValueError(f"Expected columns of the files: {', '.join(names)}; got {unknown[0]!r}.")
@@ -82,25 +83,40 @@ class ParquetPieces:
     def sample(self, firsts: Sequence[int], step: int) -> list[Piece]:
         """About one in `step` rows of every piece; the pieces begin with the rows `firsts`."""
         found = [take_rows(*piece, first, step) for piece, first in zip(self._pieces(), firsts, strict=True)]
-        if step == 1:  # so all rows are in memory now, and `sources` need not read them again
+        if step == 1:  # so all rows are in memory now, and nobody needs to read them again
             self._read_already = list(found)
+        return found
+
+    def units(self, reader: PieceReader) -> list[Units]:
+        """Units (m,) of the rows of every piece that have a weight above zero."""
+        firsts, found = 0, []
+        for piece in self._read_already or self._pieces():
+            found.append(reader.units(*piece, firsts))
+            firsts += len(piece[0])
         return found
 
     def sources(self, reader: PieceReader, places: Sequence[Place], sizes: Ints, pool: Executor | None) -> Opened:
         """Training rows and those set aside, in files of their own."""
-        pieces = (reader(*piece, place) for piece, place in zip(self._pieces(), places, strict=True))
+        pieces = (reader(*piece, place) for piece, place in zip(self._handed_out(), places, strict=True))
         return spilled(pieces, sizes, self._directory, pool)
 
+    def _handed_out(self) -> Iterator[Piece]:
+        """All pieces; what was read already is handed out once, so that memory is free again."""
+        if not self._read_already:
+            yield from self._pieces()
+        while self._read_already:
+            yield self._read_already.pop(0)
+
     def _pieces(self) -> Iterator[Piece]:
-        """Covariates, outcomes and weights of consecutive rows; what was read already is handed out once."""
-        if self._read_already:
-            while self._read_already:
-                yield self._read_already.pop(0)
-            return
-        weight = [] if self._weight is None else [self._weight]
-        for frame in self._frames([*self._covariates, *self._outcomes, *weight]):
-            given = None if self._weight is None else frame[self._weight].to_numpy()
-            yield frame[self._covariates], frame[self._outcomes], given
+        """Covariates, outcomes, weights and groups of consecutive rows."""
+        for frame in self._frames(list(dict.fromkeys([*self._covariates, *self._outcomes, *self._besides]))):
+            weight, groups = (None if name is None else frame[name].to_numpy() for name in (self._weight, self._groups))
+            yield frame[self._covariates], frame[self._outcomes], weight, groups
+
+    @property
+    def _besides(self) -> list[str]:
+        """Names of the columns of weights and groups, as far as there are such."""
+        return [name for name in (self._weight, self._groups) if name is not None]
 
     def _frames(self, columns: Sequence[str]) -> Iterator[pandas.DataFrame]:
         """Columns of all rows, _PIECE_ROWS at a time whatever the files and their row groups; the last may be fewer."""

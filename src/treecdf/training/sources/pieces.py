@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from treecdf._common.typing import Array, Bound, Ints
+from treecdf._common.typing import Array, Bound, Ints, Units
 from treecdf.data.blocks import one_in
 from treecdf.data.reading import Schema
 from treecdf.data.table import Table, check_bounds, read_table
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 Columns = tuple[Array, Array, Array]  # x (m, q), y (m, d), weight (m,)
 Given: TypeAlias = "pandas.DataFrame | pandas.Series | NDArray[np.generic]"  # as files and collections have it
-Piece: TypeAlias = "tuple[Given, Given, Given | None]"  # X, y and sample_weight of consecutive rows
+Piece: TypeAlias = "tuple[Given, Given, Given | None, Given | None]"  # X, y, weights and groups of some rows
 Opened = contextlib.AbstractContextManager[tuple[Source, Source | None]]
 Place = tuple[int, Ints]  # number of a piece's first row; rows set aside, counted from it among those with a weight
 
@@ -38,6 +38,10 @@ class Pieces(Protocol):
         """About one in `step` rows of every piece; the pieces begin with the rows `firsts`."""
         ...
 
+    def units(self, reader: PieceReader) -> list[Units]:
+        """Units (m,) of the rows of every piece that have a weight above zero."""
+        ...
+
     def sources(self, reader: PieceReader, places: Sequence[Place], sizes: Ints, pool: Executor | None) -> Opened:
         """Training rows, and those set aside, of which every piece has sizes (pieces, 2)."""
         ...
@@ -50,22 +54,35 @@ class PieceReader:
     schema: Schema
     bounds: Sequence[Bound]  # of each outcome
 
-    def __call__(self, X: Given, y: Given, weight: Given | None, place: Place) -> tuple[Columns, Columns]:
+    def units(self, X: Given, y: Given, weight: Given | None, groups: Given | None, first: int) -> Units:
+        """Units (m,) of the rows that have a weight; the piece begins with row `first`."""
+        table = self._table(X, y, weight, groups, first)
+        return np.empty(0, np.uint64) if table is None else table.unit
+
+    def __call__(
+        self, X: Given, y: Given, weight: Given | None, groups: Given | None, place: Place
+    ) -> tuple[Columns, Columns]:
         """The training rows and those set aside, each x (m, q), y (m, d) and weight (m,)."""
         first, aside = place
-        if not count_rows(X, y, weight)[1]:
+        table = self._table(X, y, weight, groups, first)
+        if table is None:
             nothing = np.empty((0, self.schema.covariates.width)), np.empty((0, len(self.bounds))), np.empty(0)
             return nothing, nothing
-        try:
-            table = read_table(self.schema, X, y, weight)
-        except ValueError as error:
-            raise ValueError(f"In rows {first} to {first + len(X) - 1}, counted from {first}: {error}") from None
-        table = Table(table.x, table.y, table.weight, table.number + first)
         check_bounds(table, self.bounds, "y")
         chosen = np.zeros(len(table), bool)
         chosen[aside] = True
         train, held_out = table.take(~chosen), table.take(chosen)
         return (train.x, train.y, train.weight), (held_out.x, held_out.y, held_out.weight)
+
+    def _table(self, X: Given, y: Given, weight: Given | None, groups: Given | None, first: int) -> Table | None:
+        """The rows of a piece, counted from the first of all; None if none has a weight."""
+        if not count_rows(X, y, weight)[1]:
+            return None
+        try:
+            table = read_table(self.schema, X, y, weight, groups, is_piece=True)
+        except ValueError as error:
+            raise ValueError(f"In rows {first} to {first + len(X) - 1}, counted from {first}: {error}") from None
+        return replace(table, number=table.number + first)
 
 
 def count_rows(X: Given, y: Given, weight: Given | None) -> tuple[int, int]:
@@ -82,10 +99,11 @@ def count_weights(weight: Given) -> int:
     return int((np.asarray(weight) > 0).sum())
 
 
-def take_rows(X: Given, y: Given, weight: Given | None, first: int, step: int) -> Piece:
+def take_rows(X: Given, y: Given, weight: Given | None, groups: Given | None, first: int, step: int) -> Piece:
     """About one in `step` rows of a piece that begins with row `first`."""
     chosen = np.flatnonzero(one_in(step, first, len(X)))
-    return _take(X, chosen), _take(y, chosen), None if weight is None else np.asarray(weight)[chosen]
+    weight, groups = (None if part is None else np.asarray(part)[chosen] for part in (weight, groups))
+    return _take(X, chosen), _take(y, chosen), weight, groups
 
 
 def _take(part: Given, rows: Ints) -> Given:

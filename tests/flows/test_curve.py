@@ -1,0 +1,98 @@
+"""The CDF on a grid: integrals and quantiles of it against brute force, at the accuracies that the docs state."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from treecdf import BoostedTrees, Logistic, Stage, TreeFlowRegressor
+from treecdf.bases.learners import Polynomial
+from treecdf.flows.curve import Curve
+
+RNG = np.random.default_rng(0)
+N, M = 400, 5
+X = RNG.uniform(-1, 1, (N, 2))
+Y = np.sin(3 * X[:, 0]) + (0.05 + 0.3 * X[:, 1] ** 2) * RNG.standard_t(4, size=N)
+TRUTH = np.linspace(-2.0, 2.0, M)
+STAGES = [Stage(BoostedTrees(rounds=2, max_depth=2), 5)]
+MODELS = {
+    "box": {"base": "box", "stages": STAGES},
+    "student": {"base": "student", "stages": [Stage(Logistic(), 4)]},
+    "conditional": {"base": [Polynomial(1), Polynomial(3)], "stages": STAGES},
+    "bounded": {"base": [Polynomial(2)], "stages": STAGES, "bounds": (-20.0, None)},
+    "skewed": {"base": [Polynomial(1)], "stages": STAGES},
+}
+
+
+@pytest.fixture(scope="module", params=list(MODELS))
+def model(request):
+    y = np.exp(2 * Y) if request.param == "skewed" else Y
+    settings = {"max_trees": 20, "c0": 0.2, "effort": "fast", "random_state": 0, "n_jobs": 1}
+    return TreeFlowRegressor(**settings, **MODELS[request.param]).fit(X, y)
+
+
+def fine_grid(distribution):
+    """Many points with their exact CDF: quantiles of 4001 levels, and of levels that run to 1e-11 at both ends."""
+    levels = np.r_[(np.arange(4001) + 0.5) / 4001, np.geomspace(1e-11, 1e-3, 400), 1 - np.geomspace(1e-11, 1e-3, 400)]
+    y = np.sort(np.column_stack([distribution.icdf(levels), TRUTH]), axis=1)
+    return y, distribution.cdf(y)
+
+
+def test_moments_and_crps_are_those_of_the_exact_cdf(model):
+    d = model.predict_distribution(X[:M])
+    y, cdf = fine_grid(d)
+    length, middle, half = np.diff(y, axis=1), (y[:, 1:] + y[:, :-1]) / 2, (cdf[:, 1:] + cdf[:, :-1]) / 2
+    center = d.median()[:, None]
+    below = middle <= center
+    mass = np.where(below, half, 1 - half) * length
+    mean = center[:, 0] + (np.where(below, -1, 1) * mass).sum(axis=1)
+    variance = (2 * np.abs(middle - center) * mass).sum(axis=1) - (mean - center[:, 0]) ** 2
+    std = np.sqrt(variance)
+    assert (np.abs(d.mean() - mean) < 2e-4 * std).all()
+    np.testing.assert_allclose(d.std(), std, rtol=2e-3)
+    ends = [(part - (at >= TRUTH[:, None])) ** 2 for part, at in ((cdf[:, :-1], y[:, :-1]), (cdf[:, 1:], y[:, :-1]))]
+    crps = ((ends[0] + ends[1]) / 2 * length).sum(axis=1)
+    assert (np.abs(d.crps(TRUTH) - crps) < 2e-4 * std).all()
+
+
+def test_many_quantiles_are_those_of_one_level_at_a_time(model):
+    d = model.predict_distribution(X[:M])
+    levels = np.r_[1e-9, 1e-8, np.linspace(0.001, 0.999, 40), 1 - 1e-9]
+    together = d.icdf(levels)
+    for k in (0, 1, 2, 10, 41, 42):
+        np.testing.assert_allclose(together[:, k], d.icdf(levels[k]), rtol=1e-7, atol=1e-12)
+    np.testing.assert_allclose(d.cdf(together), np.tile(levels, (M, 1)), rtol=1e-7)
+
+
+def test_integrals_do_not_depend_on_threads_or_on_other_rows(model):
+    d = model.predict_distribution(X)
+    model.set_params(n_jobs=2)
+    other = model.predict_distribution(X)
+    model.set_params(n_jobs=1)
+    for one, two in zip((d.mean(), d.std(), d.crps(Y)), (other.mean(), other.std(), other.crps(Y)), strict=True):
+        assert np.array_equal(one, two)
+    np.testing.assert_allclose(d[:3].mean(), d.mean()[:3], rtol=1e-10)
+    np.testing.assert_allclose(d[:3].crps(Y[:3]), d.crps(Y)[:3], rtol=1e-9)
+
+
+def test_ascending_points_go_through_trees_as_any_others_do(model):
+    """The kernel against the one that serves log densities, which has its own twin."""
+    flow = model.mixture_.tree_flows()[0]
+    z, _ = flow.condition(X[:M], None)
+    u = np.sort(RNG.random((M, 300, 1)), axis=1)
+    for stage in flow.stages:
+        np.testing.assert_allclose(stage.forward_ascending(u, z)[0], stage.forward_and_log_det(u, z)[0], rtol=1e-12)
+        np.testing.assert_allclose(stage.forward_ascending(u, z)[1], stage.forward_and_log_det(u, z)[1], atol=1e-11)
+
+
+@pytest.mark.parametrize("dof", [3.0, 5.0, 50.0])
+def test_curves_of_known_distributions(dof):
+    t = stats.t(dof, loc=2.0, scale=0.5)
+    levels = 1 / (1 + np.exp(-np.pi * np.sinh(np.linspace(-2.85, 2.85, 65))))
+    curve = Curve.trace(lambda y, rows: (t.cdf(y), t.pdf(y)), np.tile(t.ppf(levels), (2, 1)))
+    mean, std = curve.moments()
+    np.testing.assert_allclose(mean, 2.0, atol=1e-4)
+    np.testing.assert_allclose(std, t.std(), rtol=2e-3)
+    some = np.array([[1e-6, 0.01, 0.3, 0.9, 0.9999]] * 2)
+    np.testing.assert_allclose(t.cdf(curve.quantiles(some)), some, rtol=0.05)
+    np.testing.assert_allclose(curve.at(t.ppf(some))[0], some, rtol=0.05)
+    assert (np.diff(curve.at(np.tile(np.linspace(-5, 9, 999), (2, 1)))[0], axis=1) >= 0).all()
