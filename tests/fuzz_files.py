@@ -72,9 +72,12 @@ def small_models():
         "student": (TreeFlowRegressor(base="student", structure="joint", **few), 1),
         "bounds": (TreeFlowRegressor(bounds=(-20, None), effort="fast", **few), 1),
         "box with bounds": (TreeFlowRegressor(bounds=[(-20, None), (None, 90.5)], base="box", **few), 2),
-        "fast": (TreeFlowRegressor(effort="fast", **few), 1),
+        "fast": (TreeFlowRegressor(effort="fast", **never), 1),
+        "mixture": (TreeFlowRegressor(base="mixture", effort="fast", **few), 1),
+        "network": (TreeFlowRegressor(base="network", effort="fast", **few), 1),
         "nodes": (TreeFlowRegressor(base="box", stages=nodes, **never), 1),
         "learners": (TreeFlowRegressor(base=learners, **never), 1),
+        "long tails": (TreeFlowRegressor(base=[Polynomial(1)], **never), 1),
         "frame": (TreeFlowRegressor(base="box", **few), 1),
         "atoms on a grid": (TreeFlowRegressor(base="box", atoms=[0.0], resolution=0.25, **few), 1),
         "compositions": (CompositionalFlow(flow=TreeFlowRegressor(base="box", **never), random_state=0), 4),
@@ -82,12 +85,16 @@ def small_models():
 
 
 def as_frame(x):
-    """The same covariates with gaps, with many names, and with two."""
+    """The same covariates with gaps, with many names, with two, as dates, and as levels that have an order."""
     import pandas as pd
 
     gaps = np.where(x[:, 0] > 1, np.nan, x[:, 0])
     names = [chr(ord("a") + int(20 / (1 + np.exp(-3 * value)))) for value in x[:, 1]]
-    return pd.DataFrame({"gaps": gaps, "many": names, "sïgn": np.where(x[:, 2] > 0, "+", "-")})
+    frame = pd.DataFrame({"gaps": gaps, "many": names, "sïgn": np.where(x[:, 2] > 0, "+", "-")})
+    frame["when"] = pd.Timestamp("2026-01-01") + pd.to_timedelta((1000 * x[:, 1]).round(), unit="h")
+    sizes = ["S", "M", "L", "XL"]
+    frame["size"] = pd.Categorical(np.array(sizes)[np.clip(x[:, 2] + 2, 0, 3).astype(int)], sizes, ordered=True)
+    return frame
 
 
 def compositions(y):
@@ -110,6 +117,8 @@ def fit(name):
     y = compositions(y) if name == "compositions" else y[:, 0] if d == 1 else y
     if name == "atoms on a grid":
         y = np.where(y < -0.5, 0.0, np.round(4 * y) / 4)
+    if name == "long tails":
+        x, y = np.exp(2 * x), y + 5 * x[:, 0]
     return model.fit(as_frame(x) if name == "frame" else x, y)
 
 

@@ -146,7 +146,7 @@ def ask(command, model, data, place, *options):
     err = io.StringIO()
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(err):
         code = main([command, str(model), str(table), *options, "--out", str(out)])
-    answer = np.loadtxt(out, delimiter=",", skiprows=1, ndmin=2) if out.exists() else None
+    answer = np.loadtxt(out, delimiter=",", skiprows=1, ndmin=2)[:, 1:] if out.exists() else None  # without the row
     return code, err.getvalue(), answer
 
 
@@ -177,13 +177,13 @@ def judge(model, made, place):
 def run(count, seed, directory, say=lambda text: None):
     """Judge so many tables; how often each (outcome, fault) came, and the seconds of the slowest table."""
     from tests.helpers.small_tables import small_model
-    from treecdf.cli import commands
+    from treecdf.cli import models
 
     command_line = importlib.import_module("treecdf.cli.main")
     model, fitted = Path(directory) / "fuzzed.tcdf", small_model()
     fitted.save(model)
     # To load the model and to make the parser take longer than to ask.
-    quick_load = mock.patch.object(commands, "load_model", return_value=fitted)
+    quick_load = mock.patch.object(models, "load_model", return_value=fitted)
     quick_parser = mock.patch.object(command_line, "_parser", return_value=command_line._parser())
     with quick_load, quick_parser:
         return _judge_all(model, count, seed, say)

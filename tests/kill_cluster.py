@@ -166,8 +166,11 @@ def verdict(victim, answer, honest):
 def run(count, seed=0, cases=None, report=None):
     """Kill so many; what each gave, and whether all was as promised. The last fit is left alone."""
     small_blocks()
+    import dask.array as da
+
     model, x, y = problem()
-    honest, rng, found = bits(model.fit(x, y)), np.random.default_rng(seed), []
+    rows = (da.from_array(part, chunks=300) for part in (x, y))  # without a cluster they go to files
+    honest, rng, found = bits(model.fit(*rows)), np.random.default_rng(seed), []
     cases = list(cases or product(VICTIMS, PHASES))
     with tempfile.TemporaryDirectory() as directory:
         cluster = Cluster(directory)

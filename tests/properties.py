@@ -260,7 +260,7 @@ def _check(case):
         model.fit(x, y, sample_weight=weight, **validation)
     except ValueError as error:
         complaint = str(error)
-    assert bool(complaint) == is_refused(model, y if weight is None else y[weight > 0]), complaint
+    assert bool(complaint) == is_refused(model, x, y, np.ones(len(y)) if weight is None else weight), complaint
     if complaint:
         assert "at least 2 are required" in complaint or "All sample weights are zero" in complaint
         return "refused"
@@ -275,11 +275,18 @@ def has_repeats(y):
     return any(len(np.unique(column)) < len(column) for column in y.T)
 
 
-def is_refused(model, y):
-    """Whether there are too few rows to learn from."""
-    if isinstance(model.atoms, list):
-        y = y[~np.isin(y[:, 0], model.atoms)]
-    return len(y) < 2
+def is_refused(model, x, y, weight):
+    """Whether there are too few rows to learn from: fewer than two, where one of weight 2 is the row twice."""
+    counted = weight > 0
+    rows, weight = np.hstack([x, y])[counted], weight[counted]
+    if len(np.unique(rows, axis=0)) == 1 and weight.sum() >= 2:
+        rows = rows.repeat(2, axis=0)[:2]
+    else:
+        rows = np.unique(rows, axis=0)
+    if isinstance(model.atoms, list) and len(rows) > 1:
+        left = rows[~np.isin(rows[:, x.shape[1]], model.atoms)]
+        return len(left) == 1  # of none the outcome is discrete
+    return len(rows) < 2
 
 
 def check_answers(model, case, x, y, asked):
@@ -333,8 +340,8 @@ def rounding_of(y, distribution, model):
         else:
             added = abs(base.transform.center) if isinstance(base, Conditional) else np.abs(base.location).max()
         _, log_density = base.to_box(y[..., None], base.parameters(flow.standardize(x)))
-        cube = 5e-16 * np.exp(-log_density)
-        rounding = np.maximum(rounding, np.maximum(1e-15 * np.maximum(np.abs(y), added), cube))
+        cube = 2e-15 * np.exp(-log_density)
+        rounding = np.maximum(rounding, np.maximum(4e-15 * np.maximum(np.abs(y), added), cube))
     return rounding
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from treecdf.estimators.compositional import CompositionalFlow
     from treecdf.estimators.loading import load_model
+    from treecdf.estimators.pipelines import predict_distribution
     from treecdf.estimators.regressor import TreeFlowRegressor
     from treecdf.flows.distribution import ConditionalDistribution
     from treecdf.persist.files import ModelFileError
@@ -25,6 +26,7 @@ __all__ = [
     "Stage",
     "TreeFlowRegressor",
     "load_model",
+    "predict_distribution",
 ]
 
 # Names are imported when they are first used: the command line answers --help and Ctrl-C before numba is there.
@@ -39,6 +41,7 @@ _HOMES = {
     "Stage": "training.settings",
     "TreeFlowRegressor": "estimators.regressor",
     "load_model": "estimators.loading",
+    "predict_distribution": "estimators.pipelines",
 }
 
 

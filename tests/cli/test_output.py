@@ -117,7 +117,7 @@ def test_levels_that_print_alike_and_outcomes_like_quantiles(small, tmp_path):
     assert main([*ask, "--levels", ".1", "0.1000000001", "0.1", "0.5"]) == 0
     names = ["0.1", "0.1000000001", "0.5"]
     expected = [f"{outcome} {level}" for outcome in ("y", "y 0.1") for level in names]
-    assert pd.read_parquet(tmp_path / "q.parquet").columns.tolist() == expected
+    assert pd.read_parquet(tmp_path / "q.parquet").columns.tolist() == ["row", *expected]
 
 
 # Sizes

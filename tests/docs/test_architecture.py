@@ -27,9 +27,9 @@ def functions_of(path):
 
 
 def test_the_page_has_the_walks_that_a_reader_asks_for():
-    for wanted in ("fit: the row is read", "fit: the row is learnt from", "log_prob", "icdf", "save", "load"):
+    for wanted in ("fit: the row is read", "fit: the row is learnt from", "log_prob", "icdf", "mean", "save", "load"):
         assert WALKS[wanted]
-    assert len(WALKS) == 8
+    assert len(WALKS) == 9
 
 
 @pytest.mark.parametrize("name", WALKS)

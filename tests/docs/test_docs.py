@@ -1,15 +1,15 @@
 """Every code block of the README and of the documentation runs as it stands."""
 
 import re
-from functools import cache
+import shlex
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 import yaml
 
 from treecdf import TreeFlowRegressor
+from treecdf.cli.main import main
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")
@@ -20,7 +20,16 @@ PAGES = [
     "README.md",
     *(
         f"docs/{name}.md"
-        for name in ("index", "tables", "compositions", "command-line", "scikit-learn", "settings", "scaling")
+        for name in (
+            "index",
+            "tables",
+            "compositions",
+            "command-line",
+            "scikit-learn",
+            "settings",
+            "scaling",
+            "gallery",
+        )
     ),
 ]
 RECIPES = ["node-classifier", "mean-learner", "row-source", "outcome-type"]  # their code checks itself
@@ -42,6 +51,7 @@ def run(page):
 def test_blocks_of_a_page_run_one_after_the_other(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names = run(page)
+    pyplot.close("all")
     assert "model" in names or "pipe" in names
     if page == "README.md":
         assert names["model"].score(names["X"], names["y"]) > -1.3  # the best single normal reaches about -1.46
@@ -60,35 +70,39 @@ def test_recipes_for_contributors_work(name, tmp_path, monkeypatch):
 def test_every_page_with_code_is_among_them():
     pages = {str(page.relative_to(ROOT)) for page in (ROOT / "docs").rglob("*.md") if blocks(page.read_text())}
     recipes = {f"docs/contributing/{name}.md" for name in RECIPES}
-    assert pages <= {*PAGES, *recipes, "docs/gallery.md", "docs/skpro.md"}  # the last: test_skpro
+    assert pages <= {*PAGES, *recipes, "docs/skpro.md"}  # the last: test_skpro
 
 
-# The gallery shows two lines for each picture; what it draws is fitted here, small.
-
-GALLERY = re.split(r"^## ", (ROOT / "docs/gallery.md").read_text(), flags=re.MULTILINE)[1:]
-
-
-@cache
-def context(heading):
-    rng = np.random.default_rng(0)
-    x = rng.uniform(-1, 1, size=(200, 1))
-    y = x[:, 0] + rng.normal(size=200)
-    if heading.startswith("Joint"):
-        y = np.column_stack([y, rng.normal(size=200)])
-    elif not heading.startswith("Density"):
-        x = pd.DataFrame({"hour": 24 * x[:, 0], "bmi": rng.normal(size=200)})
-    model = TreeFlowRegressor(effort="fast", random_state=0, max_trees=2).fit(x, y)
-    return {"model": model, "X": x, "y": y, "X_test": x, "y_test": y, "near": slice(0, 20)}
-
-
-@pytest.mark.parametrize("section", GALLERY, ids=[section.split("\n")[0] for section in GALLERY])
-def test_two_lines_draw_each_picture(section):
-    (block,) = blocks(section)
-    names = dict(context(section))
-    exec(block, names)
-    pyplot.close("all")
-    for picture in re.findall(r"\((gallery/.*?)\)", section):
+def test_pictures_of_the_gallery_are_small():
+    for picture in re.findall(r"\((gallery/.*?)\)", (ROOT / "docs/gallery.md").read_text()):
         assert (ROOT / "docs" / picture).stat().st_size < 500_000
+
+
+# Commands
+
+
+def commands(page):
+    """The lines of a page's shell blocks that call treecdf, without their comments."""
+    lines = "\n".join(re.findall(r"```sh\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)).splitlines()
+    return [shlex.split(line, comments=True)[1:] for line in lines if line.startswith("treecdf ")]
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/command-line.md"])
+def test_commands_of_a_page_run_as_they_stand(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tables,) = [block for block in blocks((ROOT / "README.md").read_text()) if "houses.csv" in block]
+    exec(tables, {"rng": np.random.default_rng(0), "TreeFlowRegressor": TreeFlowRegressor})
+    assert len(commands(page)) >= 5
+    for command in commands(page):
+        extra = ["--effort", "fast", "--jobs", "1"] if command[0] == "fit" else []
+        assert main([*command, *extra]) == 0, command
+
+
+def test_the_first_command_installs_what_the_readme_shows():
+    text = (ROOT / "README.md").read_text()
+    assert 'pip install ".[plots,cli]"' in text.split("```sh")[1]
+    assert "treecdf warmup" in text.split("## Ten lines")[0]
+    assert "treecdf warmup" in (ROOT / "docs/index.md").read_text()
 
 
 def test_pages_link_to_files_that_exist():

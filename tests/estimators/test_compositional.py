@@ -10,7 +10,7 @@ from scipy.special import expit
 from sklearn.base import clone
 
 from treecdf import CompositionalFlow, TreeFlowRegressor
-from treecdf.estimators.compositional import make_folds
+from treecdf.data.units import draw_folds, units_of_groups
 from treecdf.flows.composition.presence import Presence, logistic
 from treecdf.flows.composition.ratios import Ratios
 
@@ -238,7 +238,7 @@ def test_bad_calls(data, model):
 
 def test_groups_are_left_out_together():
     groups = np.repeat(np.arange(7), 5)
-    fold = make_folds(groups, 35, np.random.default_rng(0))
+    fold = draw_folds(units_of_groups(groups, 35), 5, np.random.default_rng(0))
     assert len(np.unique(fold)) == 5
     assert all(len(np.unique(fold[groups == g])) == 1 for g in range(7))
 

@@ -160,6 +160,10 @@ def test_levels_are_checked_before_anything_is_read(on_arrays):
             lazy.interval(level)
     with pytest.raises(NotImplementedError, match="quadrature is for rows in memory"):
         lazy.quadrature()
+    with pytest.raises(NotImplementedError, match="hdr is for rows in memory"):
+        lazy.hdr()
+    with pytest.raises(NotImplementedError, match="modes is for rows in memory"):
+        lazy.modes()
 
 
 def test_rows_of_arrays(on_arrays):

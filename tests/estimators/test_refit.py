@@ -38,7 +38,7 @@ BAD_FITS = {
     "outcomes": lambda m, _: m.fit(OTHER, np.full(N, np.nan)),
     "one column": lambda m, _: m.fit(OTHER[["size"]], Y[:-1]),
     "no rows": lambda m, _: m.fit(OTHER[:0], Y[:0]),
-    "dates": lambda m, _: m.fit(OTHER.assign(day=pd.Timestamp("2020")), Y),
+    "dates": lambda m, _: m.fit(OTHER, pd.date_range("2020", periods=N)),
     "weights": lambda m, _: m.fit(OTHER, Y, sample_weight=np.zeros(N)),
     "validation": lambda m, _: m.fit(OTHER, Y, X_val=OTHER[["size"]], y_val=Y),
     "a parameter": lambda m, _: m.set_params(c0=2.0).fit(OTHER, Y),

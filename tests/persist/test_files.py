@@ -139,7 +139,7 @@ def test_the_models_have_every_part_there_is():
 
 
 def test_flows_share_their_base_after_loading(path):
-    fitted("fast").save(path)
+    fitted("default").save(path)
     members = load_model(path).families_[0].members
     assert len(members) > 1
     assert all(member.base is members[0].base for member in members)

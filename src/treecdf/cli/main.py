@@ -6,27 +6,43 @@ What a command needs is imported when it runs, so that help comes at once and Ct
 from __future__ import annotations
 
 import argparse
+import importlib
 import importlib.util
 import sys
 import time
 import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import treecdf
 from treecdf.cli.terminal import printable, safe_terminal
 
 if TYPE_CHECKING:
-    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
+    Commands = argparse._SubParsersAction["_Parser"]
 
 _EXAMPLE = """a session, from a table to answers:
   treecdf fit houses.csv --outcome price --out houses.tcdf
   treecdf score houses.tcdf new.csv
+  treecdf predict houses.tcdf new.csv --id address --out predictions.csv
   treecdf quantiles houses.tcdf new.csv --levels .05 .5 .95 --out quantiles.csv
   treecdf sample houses.tcdf new.csv --n 100 --out draws.parquet
   treecdf plot houses.tcdf new.csv --kind intervals --out intervals.png
+
+Tables are CSV, Parquet or Excel files (.csv, .tsv, .txt, .csv.gz, .parquet, .xlsx), or - for the standard input.
+The first command of an installation compiles for some seconds; `treecdf warmup` does it beforehand.
 """
+_TABLE = "CSV with a header, Parquet or Excel (.csv, .tsv, .txt, .csv.gz, .parquet, .xlsx); - for the standard input"
+# The module of each command
+_MODULES = {
+    "fit": "commands",
+    "info": "commands",
+    "score": "questions",
+    "predict": "questions",
+    "quantiles": "questions",
+    "sample": "questions",
+    "plot": "pictures",
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -98,8 +114,18 @@ def _with_joined_bounds(argv: Sequence[str]) -> list[str]:
     return joined
 
 
+class _Parser(argparse.ArgumentParser):
+    """A parser that says why a file is missed that was named behind an option with several values."""
+
+    def error(self, message: str) -> NoReturn:
+        """End with a complaint about the arguments."""
+        if message.startswith("the following arguments are required") and self.prog.count(" "):
+            message += " (options such as --outcome and --id take all words behind them: name the files first)"
+        super().error(message)
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="treecdf",
         description="Learn the whole conditional distribution p(y | x) of one or several outcomes on a table.",
         epilog=_EXAMPLE,
@@ -140,23 +166,31 @@ def _add_debug(parser: argparse.ArgumentParser, default: bool | str) -> None:
 def _add_fit(commands: Commands) -> None:
     fit = commands.add_parser(
         "fit",
-        help="learn a model from a CSV or Parquet table",
+        help="learn a model from a table",
         description="Learn the distribution of the outcomes given all other columns. A column is numbers if every "
-        "value of it is a plain decimal number, else a category. Values may be missing; a row without an outcome is "
-        "left out.",
+        "value of it is a plain decimal number, dates if every value is a date such as 2026-01-31, else a category. "
+        "Values may be missing; a row without an outcome is left out.",
     )
-    fit.add_argument("table", type=Path, help="CSV (UTF-8, with a header) or Parquet")
-    fit.add_argument("--outcome", action="append", required=True, metavar="COLUMN", help="may be repeated")
+    _add_table(fit)
+    fit.add_argument(
+        "--outcome", nargs="+", action="extend", required=True, metavar="COLUMN", help="one column, or several"
+    )
     fit.add_argument("--out", type=Path, required=True, metavar="MODEL", help="model file, for example model.tcdf")
-    fit.add_argument("--drop", nargs="+", default=[], metavar="COLUMN", help="columns that are no covariates")
+    fit.add_argument(
+        "--drop", nargs="+", action="extend", default=[], metavar="COLUMN", help="columns that are no covariates"
+    )
     fit.add_argument(
         "--categorical",
         nargs="+",
+        action="extend",
         default=[],
         metavar="COLUMN",
         help="numbers that are names of a category's levels",
     )
     fit.add_argument("--weight", metavar="COLUMN", help="how many rows each row counts for")
+    fit.add_argument(
+        "--groups", metavar="COLUMN", help="which rows belong together, such as those of one person; no covariate"
+    )
     fit.add_argument(
         "--bounds",
         action="append",
@@ -164,6 +198,20 @@ def _add_fit(commands: Commands) -> None:
         metavar="LOW,HIGH",
         help="lowest and highest possible outcome, an empty end for none: --bounds 0, (one for all outcomes, or one "
         "for each)",
+    )
+    fit.add_argument(
+        "--atoms",
+        nargs="+",
+        default=[],
+        metavar="VALUE",
+        help="values with a probability of their own, such as exact zeros: --atoms 0, or auto to find them",
+    )
+    fit.add_argument(
+        "--resolution",
+        nargs="+",
+        default=[],
+        metavar="STEP",
+        help="what outcomes were rounded to: --resolution 0.5 (one for all outcomes, or one for each), or auto",
     )
     fit.add_argument("--effort", choices=("fast", "default", "best"), default="default", help="default: %(default)s")
     fit.add_argument("--seed", type=int, default=0, help="default: %(default)s")
@@ -178,26 +226,35 @@ def _add_fit(commands: Commands) -> None:
 
 
 def _add_questions(commands: Commands) -> None:
+    result = "CSV or Parquet, - for CSV on the standard output (default)"
     score = _question(commands, "score", "mean log density, CRPS and coverage of a table with outcomes")
     score.add_argument("--out", type=Path, metavar="TABLE", help="log density of every row (CSV or Parquet)")
+    predict = _question(commands, "predict", "mean, standard deviation and an interval of every outcome")
+    predict.add_argument("--interval", type=_level, default=0.9, help="probability inside (default: %(default)s)")
+    predict.add_argument("--out", type=Path, default=Path("-"), metavar="TABLE", help=result)
+    quantiles = _question(commands, "quantiles", "quantiles of every outcome")
+    quantiles.add_argument("--levels", type=_level, nargs="+", default=[0.05, 0.5, 0.95], help="default: .05 .5 .95")
+    quantiles.add_argument("--out", type=Path, default=Path("-"), metavar="TABLE", help=result)
     sample = _question(commands, "sample", "draws of the outcomes, one line each")
     sample.add_argument("--n", type=_positive, default=100, help="draws for each row (default: %(default)s)")
     sample.add_argument("--seed", type=int, default=0, help="default: %(default)s")
-    sample.add_argument("--out", type=Path, required=True, metavar="TABLE", help="CSV or Parquet")
-    quantiles = _question(commands, "quantiles", "quantiles of every outcome")
-    quantiles.add_argument("--levels", type=_level, nargs="+", default=[0.05, 0.5, 0.95], help="default: .05 .5 .95")
-    quantiles.add_argument("--out", type=Path, required=True, metavar="TABLE", help="CSV or Parquet")
-    plot = _question(commands, "plot", "a picture of what was learnt", needs_table=False)
-    plot.add_argument("--kind", choices=_PLOTS, default="density", help="default: %(default)s")
-    plot.add_argument("--rows", type=int, nargs="+", help="for density, counted from 0 (default: the first 3)")
-    plot.add_argument("--covariate", metavar="COLUMN", help="for fan: the covariate that runs")
-    plot.add_argument("--out", type=Path, required=True, metavar="PICTURE", help="PNG, PDF, SVG or JPG")
+    sample.add_argument("--out", type=Path, default=Path("-"), metavar="TABLE", help=result)
+    _add_plot(commands)
     info = commands.add_parser("info", help="what is in a model file", description="Say what is in a model file.")
     info.add_argument("model", type=Path, help="file that `treecdf fit` wrote")
     info.set_defaults(run=_command("info"))
 
 
-_PLOTS = ("density", "fan", "pit", "calibration", "intervals", "importance", "history")
+_PLOTS = ("density", "fan", "effect", "pit", "calibration", "intervals", "importance", "history")
+
+
+def _add_plot(commands: Commands) -> None:
+    plot = _question(commands, "plot", "a picture of what was learnt", needs_table=False)
+    plot.add_argument("--kind", choices=_PLOTS, default="density", help="default: %(default)s")
+    plot.add_argument("--outcome", metavar="COLUMN", help="of several outcomes the one to draw: its name, or 0, 1, ...")
+    plot.add_argument("--rows", type=int, nargs="+", help="for density, counted from 0 (default: the first 3)")
+    plot.add_argument("--covariate", metavar="COLUMN", help="for fan and effect: the covariate that runs")
+    plot.add_argument("--out", type=Path, required=True, metavar="PICTURE", help="PNG, PDF, SVG or JPG")
 
 
 def _question(commands: Commands, name: str, text: str, needs_table: bool = True) -> argparse.ArgumentParser:
@@ -207,11 +264,33 @@ def _question(commands: Commands, name: str, text: str, needs_table: bool = True
         description=f"{text[0].upper()}{text[1:]}. The table may have more columns than the model asks.",
     )
     parser.add_argument("model", type=Path, help="file that `treecdf fit` wrote")
-    parser.add_argument(
-        "table", type=Path, nargs=None if needs_table else "?", help="CSV (UTF-8, with a header) or Parquet"
-    )
+    _add_table(parser, needs_table)
+    if needs_table:
+        parser.add_argument(
+            "--id",
+            nargs="+",
+            action="extend",
+            default=[],
+            metavar="COLUMN",
+            help="columns to carry over into the result, beside the number of the row in the file, counted from 0",
+        )
     parser.set_defaults(run=_command(name))
     return parser
+
+
+def _add_table(parser: argparse.ArgumentParser, needs_table: bool = True) -> None:
+    """Give a parser the table that it reads, and how that is written."""
+    parser.add_argument("table", type=Path, nargs=None if needs_table else "?", help=_TABLE)
+    parser.add_argument("--separator", type=_separator, metavar="CHARACTER", help="of CSV; found by itself")
+    parser.add_argument("--encoding", help="of CSV, such as latin-1 (default: UTF-8)")
+
+
+def _separator(text: str) -> str:
+    """A single character; tab may be written as a word."""
+    separator = {"tab": "\t", r"\t": "\t"}.get(text, text)
+    if len(separator) != 1 or separator in '"\r\n':
+        raise argparse.ArgumentTypeError(f"expected one character, or tab; got {text!r}")
+    return separator
 
 
 def _command(name: str) -> Callable[[argparse.Namespace], None]:
@@ -220,9 +299,7 @@ def _command(name: str) -> Callable[[argparse.Namespace], None]:
     def run(args: argparse.Namespace) -> None:
         if any(importlib.util.find_spec(package) is None for package in ("pandas", "pyarrow")):
             raise ImportError("tables need pandas and pyarrow: pip install 'treecdf[cli]'")
-        from treecdf.cli import commands
-
-        getattr(commands, name)(args)
+        getattr(importlib.import_module(f"treecdf.cli.{_MODULES[name]}"), name)(args)
 
     return run
 

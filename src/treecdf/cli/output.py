@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
@@ -11,11 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treecdf._common.files import replace_file
+from treecdf.cli.inputs import STANDARD
+from treecdf.cli.terminal import SafeStream
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-TABLES = (".csv", ".parquet")
+TABLES = (".csv", ".tsv", ".csv.gz", ".parquet")
 PICTURES = (".png", ".pdf", ".svg", ".jpg")
 # Dots per inch of pictures.
 _RESOLUTION = 150
@@ -27,7 +30,9 @@ _N_COPIES = 4
 
 def check_output(path: Path, inputs: Iterable[Path | None], suffixes: Sequence[str] = ()) -> None:
     """Refuse a place that a result cannot or must not be written to; links are followed."""
-    if suffixes and path.suffix.lower() not in suffixes:
+    if suffixes is TABLES and str(path) == STANDARD:
+        return
+    if suffixes and not path.name.lower().endswith(tuple(suffixes)):
         raise ValueError(f"the output's name should end in {' or '.join(suffixes)}; got {path.name}")
     target = Path(os.path.realpath(path))
     if not target.parent.is_dir():
@@ -77,16 +82,26 @@ def free_name(name: str, taken: Iterable[str]) -> str:
 
 
 def write_table(path: Path, columns: Mapping[str, NDArray[np.generic]]) -> None:
-    """Write columns (n,) as CSV or Parquet, as the name of the file says."""
+    """Write columns (n,) as CSV or Parquet, as the name of the file says; as CSV to the standard output."""
     import pandas as pd
 
     frame = pd.DataFrame(columns)
+    if str(path) == STANDARD:
+        text = frame.to_csv(index=False, lineterminator="\n")
+        if isinstance(sys.stdout, SafeStream):
+            sys.stdout.write_data(text)
+        else:
+            print(text, end="")
+        return
 
     def write(file: BinaryIO) -> None:
-        if path.suffix.lower() == ".csv":
-            frame.to_csv(file, index=False, mode="wb", encoding="utf-8")
-        else:
+        name = path.name.lower()
+        if name.endswith(".parquet"):
             frame.to_parquet(file, index=False)
+            return
+        packed = {"method": "gzip", "mtime": 0} if name.endswith(".gz") else None  # the same bytes whenever it is
+        separator = "\t" if name.endswith(".tsv") else ","
+        frame.to_csv(file, index=False, mode="wb", encoding="utf-8", sep=separator, compression=packed)
 
     replace_file(path, write)
 

@@ -51,6 +51,13 @@ class SafeStream:
         self._try(lambda: self._stream.write(shown))
         return len(text)
 
+    def write_data(self, text: str) -> None:
+        """Write a result: exactly as it is, unless a terminal would obey what is in it."""
+        if self.isatty():
+            self.write(text)
+        else:
+            self._try(lambda: self._stream.write(text))
+
     def flush(self) -> None:
         """Write what is held back."""
         self._try(self._stream.flush)

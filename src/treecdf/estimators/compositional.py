@@ -24,6 +24,7 @@ from treecdf._common.typing import Array, Ints
 from treecdf._common.validation import check_setting, is_int
 from treecdf.data.columns import Covariates
 from treecdf.data.table import learn_table, read_covariates, read_outcomes, read_table
+from treecdf.data.units import draw_folds
 from treecdf.estimators.links import FittedLink, fit_link
 from treecdf.estimators.regressor import TreeFlowRegressor
 from treecdf.estimators.state import replace_state, schema_of, schema_state
@@ -140,11 +141,11 @@ class CompositionalFlow(BaseEstimator):
         self._check_parameters()
         rng = as_generator(self.random_state)
         y = read_compositions(Y, self.normalize)
-        table, schema = learn_table(X, y, None, self.categorical_features, rng)
+        table, schema = learn_table(X, y, None, groups, self.categorical_features, rng, merge=False)
         x = table.x
         if len(x) < 2:
             raise ValueError(f"Found {len(x)} row(s) (n_samples = {len(x)}): at least 2 are required.")
-        fold = make_folds(groups, len(x), rng)
+        fold = draw_folds(table.unit, _N_FOLDS, rng)
         seen = np.flatnonzero(y.any(axis=0))
         order = seen[np.argsort(-y[:, seen].mean(axis=0), kind="stable")]
         make_effects = Effects.fit(x)
@@ -196,7 +197,7 @@ class CompositionalFlow(BaseEstimator):
         check_is_fitted(self, "links_")
         check_setting("n_samples", n_samples, is_int(n_samples) and n_samples >= 0, "an integer of at least 0")
         rng = as_generator(random_state)
-        x = read_covariates(schema_of(self), X)
+        x = self.covariates_.filled(read_covariates(schema_of(self), X))
         with threadpool_limits(1, user_api="blas"):
             effects = np.repeat(self.effects_(x), n_samples, axis=0)
             ratios = Ratios.unknown(self.presence_.draw(effects, rng)[0])
@@ -270,7 +271,7 @@ class CompositionalFlow(BaseEstimator):
         check_is_fitted(self, "links_")
         check_setting("n_draws", n_draws, is_int(n_draws) and n_draws >= 1, "an integer of at least 1")
         rng = as_generator(random_state)
-        effects = self.effects_(read_covariates(schema_of(self), X))
+        effects = self.effects_(self.covariates_.filled(read_covariates(schema_of(self), X)))
         zero = np.ones((len(effects), self.n_taxa_))
         chance = np.zeros((len(effects), len(self.order_)))
         with threadpool_limits(1, user_api="blas"):
@@ -352,14 +353,3 @@ def read_compositions(Y: ArrayLike, normalize: bool, n_taxa: int | None = None) 
             f"Row {row} of Y sums to {total[row]:g}, not to 1. Divide rows by their sums, or set normalize=True."
         )
     return y / total[:, None]
-
-
-def make_folds(groups: ArrayLike | None, n: int, rng: np.random.Generator) -> Ints:
-    """The fold (n,) of every row; rows of a group share theirs."""
-    labels = np.arange(n) if groups is None else np.asarray(groups)
-    if labels.shape != (n,):
-        raise ValueError(f"Expected groups of shape ({n},); got {labels.shape}.")
-    names, number = np.unique(labels, return_inverse=True)
-    if len(names) < 2:
-        raise ValueError(f"Expected at least 2 groups; got {len(names)}.")
-    return (rng.permutation(len(names)) % min(_N_FOLDS, len(names)))[number]

@@ -31,6 +31,7 @@ from treecdf.data.table import (
     read_outcomes,
     read_table,
 )
+from treecdf.data.twins import note_on_twins
 from treecdf.estimators.progress import Progress, reporter
 from treecdf.estimators.state import schema_state
 from treecdf.flows.results import EndedStage, history_table
@@ -47,8 +48,8 @@ from treecdf.training.settings import FitSettings
 from treecdf.training.sources.pieces import Pieces
 from treecdf.training.streaming import fit_pieces
 
-# X, y and sample_weight as the user passes them.
-Given = tuple[ArrayLike | Frame, ArrayLike, ArrayLike | None]
+# X, y, sample_weight and groups as the user passes them.
+Given = tuple[ArrayLike | Frame, ArrayLike, ArrayLike | None, ArrayLike | None]
 
 
 @dataclass(frozen=True)
@@ -62,9 +63,10 @@ class FittedState:
 
 def fit_table(settings: FitSettings, train: Given, validation: Given | None, checkpoint: NoCheckpoint) -> FittedState:
     """Fit to a table in memory, with validation rows if there are any."""
-    X, y, sample_weight = train
+    X, y, sample_weight, groups = train
     rng = checkpoint.generator(settings.random_state)
-    table, schema = learn_table(X, y, sample_weight, settings.categorical_features, rng)
+    how = settings.categorical_features, rng
+    table, schema = learn_table(X, y, sample_weight, groups, *how, weights_are=settings.weights_are)
     check_size(table)
     check_counts(table, settings.min_samples_node)
     names = outcome_names(y, table.y.shape[1])
@@ -74,9 +76,12 @@ def fit_table(settings: FitSettings, train: Given, validation: Given | None, che
     held_out = _read_validation(settings, schema, bounds, validation)
     checkpoint.begin(settings.shaping(), table, held_out)
     recording, table, held_out = learn_recording(settings, table, held_out, bounds, rng)
+    if recording.is_discrete:  # the flow is never asked
+        settings = replace(settings, base="box", structure="joint", stages=None, rotations=None, max_trees=0)
     plan = make_plan(settings, len(table), table.x.shape[1], bounds, has_repeats(table.y))
     recipes = [recipe for recipe in (plan.conditional, *plan.joint.values()) if recipe is not None]
-    recording = replace(recording, notes=recording.notes + notes_on_width(recipes, table.x.shape[1]))
+    told = notes_on_width(recipes, table.x.shape[1]) + (note_on_twins(table.x) if groups is None else ())
+    recording = replace(recording, notes=recording.notes + told)
     with _workers(settings, checkpoint) as workers:
         ensemble = fit_ensemble(plan, table, held_out, rng, workers)
     return _state(settings, ensemble, table, rng, {**schema_state(schema), **_recorded(names, recording)})
@@ -84,6 +89,8 @@ def fit_table(settings: FitSettings, train: Given, validation: Given | None, che
 
 def fit_table_in_pieces(settings: FitSettings, pieces: Pieces) -> FittedState:
     """Fit to rows that are not all in memory."""
+    if settings.weights_are == "relative":
+        raise ValueError("weights_are='relative' is for rows in memory: divide the weights by their mean.")
     rng = as_generator(settings.random_state)
     with _workers(settings, NoCheckpoint()) as workers:
         fitted = fit_pieces(settings, pieces, rng, workers)
@@ -151,5 +158,4 @@ def _workers(settings: FitSettings, checkpoint: NoCheckpoint) -> Iterator[Worker
         stop_by_interrupt(settings.on_interrupt) as stop,
         checkpoint,
     ):
-        report = reporter(progress, settings.max_trees)
-        yield Workers(settings.n_jobs, report, partial(checkpoint.steps, stop))
+        yield Workers(settings.n_jobs, reporter(progress), partial(checkpoint.steps, stop))

@@ -24,12 +24,14 @@ from treecdf.flows.arguments import (
     read_levels,
     read_n_samples,
     read_outcome,
+    read_points,
 )
 from treecdf.flows.distribution import ConditionalDistribution
+from treecdf.flows.regions_of_density import Intervals
 from treecdf.training.sources.dask import partitions
 
 Ask = Callable[[ConditionalDistribution], Array]
-AskAt = Callable[[ConditionalDistribution, ArrayLike], Array]
+AskAt = Callable[..., Array]
 
 
 class DaskCollection(Protocol):
@@ -49,6 +51,7 @@ class Model(Protocol):
     """A fitted model of rows in memory."""
 
     n_outcomes_: int
+    outcome_names_: tuple[str, ...]
 
     def predict_distribution(self, X: ArrayLike) -> ConditionalDistribution:
         """The conditional distributions at covariates X (n, q)."""
@@ -116,24 +119,35 @@ class LazyDistribution:
         """d, the number of outcomes."""
         return self._model.n_outcomes_ if self._outcome is None else 1
 
+    @property
+    def outcome_names(self) -> tuple[str, ...]:
+        """Names of the outcomes."""
+        names = self._model.outcome_names_
+        return names if self._outcome is None else (names[self._outcome],)
+
     # Densities and probabilities
 
-    def logpdf(self, y: ArrayLike | DaskCollection) -> da.Array:
+    def logpdf(self, y: ArrayLike | DaskCollection, grid: bool = False) -> da.Array:
         """Log densities (n,) or (n, m) of outcomes y."""
-        return self._each_at(ConditionalDistribution.logpdf, y)
+        return self._each_at(ConditionalDistribution.logpdf, y, grid)
 
-    def pdf(self, y: ArrayLike | DaskCollection) -> da.Array:
+    def pdf(self, y: ArrayLike | DaskCollection, grid: bool = False) -> da.Array:
         """Densities (n,) or (n, m) of outcomes y."""
-        return self._each_at(ConditionalDistribution.pdf, y)
+        return self._each_at(ConditionalDistribution.pdf, y, grid)
 
-    def pit(self, y: ArrayLike | DaskCollection) -> da.Array:
+    def pit(self, y: ArrayLike | DaskCollection, grid: bool = False) -> da.Array:
         """The CDF of one outcome; of several the flow's own u, in the shape of y."""
-        return self._each_at(ConditionalDistribution.pit, y, self._tail)
+        return self._each_at(ConditionalDistribution.pit, y, grid, self._tail)
 
-    def cdf(self, y: ArrayLike | DaskCollection) -> da.Array:
+    def cdf(self, y: ArrayLike | DaskCollection, grid: bool = False) -> da.Array:
         """P(Y <= y) of one outcome, (n,) or (n, m)."""
         expect_one_outcome("cdf", self.n_outcomes)
-        return self._each_at(ConditionalDistribution.cdf, y)
+        return self._each_at(ConditionalDistribution.cdf, y, grid)
+
+    def sf(self, y: ArrayLike | DaskCollection, grid: bool = False) -> da.Array:
+        """P(Y > y) of one outcome, (n,) or (n, m)."""
+        expect_one_outcome("sf", self.n_outcomes)
+        return self._each_at(ConditionalDistribution.sf, y, grid)
 
     def icdf(self, p: ArrayLike | DaskCollection) -> da.Array:
         """Quantiles of one outcome: (n,) for a number p, (n, m) for m levels, or levels (n, m) divided as X is."""
@@ -154,11 +168,11 @@ class LazyDistribution:
         expect_one_outcome("median", self.n_outcomes)
         return self._each(ConditionalDistribution.median)
 
-    def interval(self, level: float = 0.9) -> tuple[da.Array, da.Array]:
-        """Ends (n,) and (n,) of the central interval of one outcome that holds `level` of the probability."""
+    def interval(self, level: ArrayLike = 0.9) -> tuple[da.Array, da.Array]:
+        """Ends of the central interval of one outcome that holds `level` of the probability: (n,), or (n, k) of k."""
         expect_one_outcome("interval", self.n_outcomes)
-        ends = self.icdf(interval_levels(level))
-        return ends[:, 0], ends[:, 1]
+        low, high = interval_levels(level)
+        return self.icdf(low), self.icdf(high)
 
     def sample(self, n_samples: int = 1, random_state: Seed = None) -> da.Array:
         """Draws (n, n_samples), of several outcomes (n, n_samples, d)."""
@@ -181,6 +195,18 @@ class LazyDistribution:
             "std or crps, or predict_distribution of a part that was computed."
         )
 
+    def hdr(self, level: float = 0.9) -> tuple[list[Intervals], da.Array]:
+        """Not for Dask collections: rows differ in the number of intervals."""
+        raise NotImplementedError(
+            "hdr is for rows in memory: expected predict_distribution of a part that was computed."
+        )
+
+    def modes(self) -> list[Array]:
+        """Not for Dask collections: rows differ in the number of modes."""
+        raise NotImplementedError(
+            "modes is for rows in memory: expected predict_distribution of a part that was computed."
+        )
+
     def mean(self) -> da.Array:
         """Conditional mean, (n,) or (n, d)."""
         return self._each(ConditionalDistribution.mean, self._tail)
@@ -193,9 +219,18 @@ class LazyDistribution:
         """Conditional variance of each outcome, (n,) or (n, d)."""
         return self._each(ConditionalDistribution.var, self._tail)
 
-    def marginal(self, j: int) -> LazyDistribution:
-        """Distribution of outcome j alone; of several outcomes it is known through draws."""
-        j = read_outcome(j, self.n_outcomes)
+    def mode(self) -> da.Array:
+        """The most likely value (n,) of one outcome."""
+        expect_one_outcome("mode", self.n_outcomes)
+        return self._each(ConditionalDistribution.mode)
+
+    def entropy(self) -> da.Array:
+        """The mean (n,) of -logpdf."""
+        return self._each(ConditionalDistribution.entropy)
+
+    def marginal(self, j: int | str) -> LazyDistribution:
+        """Distribution of outcome j, a number or a name, alone; of several outcomes it is known through draws."""
+        j = read_outcome(j, self.outcome_names)
         return self if self.n_outcomes == 1 else LazyDistribution(self._model, self._X, j)
 
     # Partitions
@@ -209,8 +244,14 @@ class LazyDistribution:
         """What every partition's distribution answers, (n, *tail)."""
         return self._array(self._asked([ask] * len(self._parts), tail), tail)
 
-    def _each_at(self, ask: AskAt, y: ArrayLike | DaskCollection, more: tuple[int, ...] = ()) -> da.Array:
+    def _each_at(
+        self, ask: AskAt, y: ArrayLike | DaskCollection, grid: bool = False, more: tuple[int, ...] = ()
+    ) -> da.Array:
         """What every partition's distribution answers about its own outcomes, (n, *more) or (n, m, *more)."""
+        if not is_dask(y) and (grid or np.shape(y) == self._tail):  # type: ignore[arg-type]  # the same for all rows
+            _, (_, *m) = read_points(y, 2, self.n_outcomes, grid)  # type: ignore[arg-type]
+            same = partial(ask, y=y, grid=True) if grid else partial(ask, y=y)
+            return self._each(same, (*m, *more))
         parts, given = self._divide("y", y)
         if self.n_outcomes > 1 and (not given or given[-1] != self.n_outcomes):
             expected = f"(n, {self.n_outcomes}) or (n, m, {self.n_outcomes})"

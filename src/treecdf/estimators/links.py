@@ -61,7 +61,7 @@ def fit_link(
     slopes, left_out = _ridge(z, log_ratio, effects.shape[1], fold)
     own = _bounded_flow(log_ratio) if flow is None else clone(flow)
     settings = read_settings(own.set_params(random_state=seed).get_params(deep=False))
-    fitted = fit_table(settings, (np.column_stack([x, left_out]), log_ratio, None), None, NoCheckpoint())
+    fitted = fit_table(settings, (np.column_stack([x, left_out]), log_ratio, None, None), None, NoCheckpoint())
     rare = _student(log_ratio, x.shape[1] + 1)
     link = Link(center, scale, slopes, _with_rare(fitted.attributes["mixture_"], rare, 1 / (len(x) + 1)))
     return FittedLink(link, bool(fitted.missing), bool(fitted.ended))

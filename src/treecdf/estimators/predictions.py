@@ -10,17 +10,19 @@ from sklearn.utils.validation import check_is_fitted
 
 from treecdf._common.protocols import Seed
 from treecdf._common.typing import Array
+from treecdf._common.validation import check_setting
 from treecdf.bases.atoms import Atoms
 from treecdf.data.columns import Covariates
 from treecdf.data.recording import Grid
 from treecdf.data.table import is_dask, read_covariates, read_outcomes, read_weights
 from treecdf.estimators.state import schema_of
+from treecdf.flows.arguments import interval_levels
 from treecdf.flows.continuous import FlowDistribution
 from treecdf.flows.distribution import ConditionalDistribution
 from treecdf.flows.mixture import Mixture
 from treecdf.flows.recorded import as_recorded
 from treecdf.flows.results import Family
-from treecdf.flows.summary import summarize
+from treecdf.flows.summary import notes_on_columns, summarize
 from treecdf.training.jobs import n_threads
 
 if TYPE_CHECKING:
@@ -80,7 +82,8 @@ class Predictions:
 
             return LazyDistribution(self, X)
         x = read_covariates(schema_of(self), X)
-        return as_recorded(FlowDistribution(self.mixture_, x, n_threads(self.n_jobs)), x, self.atoms_, self.grid_)
+        latent = FlowDistribution(self.mixture_, x, n_threads(self.n_jobs), self.outcome_names_)
+        return as_recorded(latent, x, self.atoms_, self.grid_)
 
     def log_prob(self, X: ArrayLike, y: ArrayLike) -> Array:
         """Exact log density of outcomes, in their own unit.
@@ -124,20 +127,89 @@ class Predictions:
         """
         return self.predict_distribution(X).sample(n_samples, random_state)
 
-    def predict(self, X: ArrayLike) -> Array:
-        """Conditional means of the outcomes.
+    def predict(self, X: ArrayLike, quantiles: ArrayLike | None = None) -> Array:
+        """Conditional means of the outcomes, or quantiles; a pipeline hands `quantiles` on to its last step.
 
         Parameters
         ----------
         X : array or frame of shape (n, q), or Dask collection
             Covariates.
+        quantiles : number or array of shape (m,), default None
+            Levels between 0 and 1 of the quantiles to give. None: means.
 
         Returns
         -------
         array of shape (n,), of several outcomes (n, d)
-            The means.
+            The means, or the quantiles of one level; those of m levels are (n, m), of several outcomes (n, m, d).
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sklearn.pipeline import make_pipeline
+        >>> from sklearn.preprocessing import StandardScaler
+        >>> from treecdf import TreeFlowRegressor
+        >>> x = np.linspace(0, 1, 60)[:, None]
+        >>> pipe = make_pipeline(StandardScaler(), TreeFlowRegressor(effort="fast", max_trees=5, random_state=0))
+        >>> pipe.fit(x, x[:, 0] ** 2).predict(x[:4], quantiles=[0.1, 0.5, 0.9]).shape
+        (4, 3)
         """
-        return self.predict_distribution(X).mean()
+        distribution = self.predict_distribution(X)
+        if quantiles is None:
+            return distribution.mean()
+        if self.n_outcomes_ == 1:
+            return distribution.icdf(quantiles)
+        return np.stack([distribution.marginal(j).icdf(quantiles) for j in range(self.n_outcomes_)], axis=-1)
+
+    def predict_interval(self, X: ArrayLike, level: float = 0.9) -> Array:
+        """Ends of the central intervals, in one array; see `interval` of the distribution for several levels.
+
+        Parameters
+        ----------
+        X : array or frame of shape (n, q), or Dask collection
+            Covariates.
+        level : float, default 0.9
+            Probability inside, between 0 and 1.
+
+        Returns
+        -------
+        array of shape (n, 2), of several outcomes (n, 2, d)
+            Lower and upper ends.
+        """
+        ends = interval_levels(level)
+        check_setting("level", level, ends.ndim == 1, "one number between 0 and 1")
+        return self.predict(X, quantiles=ends)
+
+    def novelty(self, X: ArrayLike) -> Array:
+        """How unusual rows are, seen from the training rows.
+
+        0 is a row like those that the model was fitted to; 1 is as far outside them as they extend from their middle.
+        Covariates count by how much they matter to the outcome. Beyond the training rows distributions get wider, and
+        tend to that of all outcomes.
+
+        Parameters
+        ----------
+        X : array or frame of shape (n, q)
+            Covariates.
+
+        Returns
+        -------
+        array of shape (n,)
+            The distance in units of half the extent of the training rows, 0 among them.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from treecdf import TreeFlowRegressor
+        >>> x = np.linspace(-1, 1, 80)[:, None]
+        >>> model = TreeFlowRegressor(effort="fast", max_trees=5, random_state=0).fit(x, x[:, 0])
+        >>> model.novelty([[0.5], [3.0]]).round().tolist()
+        [0.0, 2.0]
+        """
+        check_is_fitted(self, "mixture_")
+        novelty = self.mixture_.novelty(read_covariates(schema_of(self), X))
+        if novelty is None:
+            raise ValueError("novelty needs a conditional base; flows on a box or a Student t keep no training rows.")
+        return novelty
 
     def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Mean log density, so that model selection maximises the likelihood.
@@ -171,4 +243,6 @@ class Predictions:
             A few lines for each family of flows: weight, log-likelihood of left-out rows, base and trees.
         """
         check_is_fitted(self, "mixture_")
-        return "\n".join([summarize(self.families_, self.family_weights_), *self.notes_])
+        names = getattr(self, "feature_names_in_", [str(j) for j in range(self.n_features_in_)])
+        columns = notes_on_columns(self.covariates_, [str(name) for name in names])
+        return "\n".join([summarize(self.families_, self.family_weights_, self.outcome_names_), *columns, *self.notes_])

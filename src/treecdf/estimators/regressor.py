@@ -55,8 +55,9 @@ _FITTED = (
 class TreeFlowRegressor(Predictions, RegressorMixin, BaseEstimator):
     """Learns the conditional distribution p(y | x) of one or several outcomes as a flow of tree-CDFs.
 
-    X may be an array or a pandas or polars frame, with text, categories and gaps: a gap in a column of numbers gets the
-    median and an indicator, a gap among names is a level of its own, names not seen in training are no level at all.
+    X may be an array or a pandas or polars frame, with text, categories, dates and missing values: a missing number
+    gets the median and an indicator, a missing name is a level of its own, names not seen in training are no level at
+    all. Dates become days since the earliest one, month, weekday and hour.
 
     Parameters
     ----------
@@ -65,14 +66,16 @@ class TreeFlowRegressor(Predictions, RegressorMixin, BaseEstimator):
     structure : "auto", "chain" or "joint"
         Several outcomes: "chain" factorises p(y1 | x) p(y2 | x, y1) ... into flows of one outcome, "joint" are flows
         of all outcomes at once, "auto" weighs chains and joint flows by the likelihood of rows they did not see.
-    base : "auto", "conditional", "unconditional", "box", "student", a regressor or a list of regressors
-        What comes before the trees. "conditional": a mixture of Student t distributions whose locations, scales and
-        weights depend on x, learnt by a stack of regressors and boosted trees, always from predictions of rows left
-        out; it is of one outcome, so several need a chain. Your own scikit-learn regressors may take the place of the
-        stack. "box": a box around the training range with tails beyond it; "student": a Student t of each outcome;
-        these do not depend on x. "unconditional": "box" for one outcome or with bounds, "student" for several. "auto":
-        "conditional", except that joint flows have "student", or "box" with
-        bounds, and a table of few rows has no conditional base.
+    base : "auto", "conditional", "mixture", "network", "unconditional", "box", "student", or one or several regressors
+        What comes before the trees. "conditional": a mixture of Student t or normal distributions whose locations,
+        scales and weights depend on x, learnt by a stack of regressors and boosted trees, always from predictions of
+        rows left out; it is of one outcome, so several need a chain. A list of your own scikit-learn regressors may
+        take the place of the stack. "mixture": all parameters of such a mixture are boosted together, for modes that
+        move; "network": small networks give them, for smooth shapes. "box": a box around the training range with tails
+        beyond it; "student": a Student t of each outcome; these do not depend on x. "unconditional": "box" for one
+        outcome or with bounds, "student" for several. "auto": "conditional", with "mixture" and "network" beside it
+        where left-out rows say that they help, except that joint flows have "student", or "box" with bounds, and a
+        table of few rows has no conditional base.
     margin : float
         How far the box reaches beyond the training outcomes on each side, as a share of their range.
     stages : list of Stage, default None
@@ -88,6 +91,9 @@ class TreeFlowRegressor(Predictions, RegressorMixin, BaseEstimator):
         log of a cell's probability over its volume, draws and quantiles are on the grid. "auto" finds the step.
     categorical_features : list of names or numbers of columns, or of booleans, default None
         Columns of X whose values are names even if they look like numbers. Text and categorical dtypes need no mention.
+    weights_are : "counts" or "relative", default "counts"
+        What sample weights mean. Counts: a row of weight 2 is the row twice, and weights of .05 are twenty times less
+        evidence. Relative: only their ratios matter; they are divided by their mean.
     rotations : int or list of (d, d) arrays, default None
         Several outcomes: a mixture of flows, each grown on outcomes that were scaled and rotated. J means J equally
         spaced angles of [0, pi / 2) in every coordinate plane, d (d - 1) / 2 * (J - 1) + 1 flows in all; or orthogonal
@@ -136,7 +142,7 @@ class TreeFlowRegressor(Predictions, RegressorMixin, BaseEstimator):
         stops at the next tree, and the fit ends with what there is and a warning that says what is missing; before
         there is anything, and at a second Ctrl-C, it is raised. Only in the main thread.
     verbose : int
-        1 shows progress on a terminal.
+        1 shows progress in a line that is rewritten, on a terminal or in a notebook; 2 prints lines for a log.
 
     Attributes
     ----------
@@ -156,7 +162,7 @@ class TreeFlowRegressor(Predictions, RegressorMixin, BaseEstimator):
     atoms_, grid_ : Atoms or None, Grid or None
         What was learnt about the recording of the outcomes.
     covariates_ : Covariates
-        How the columns of X become numbers; `covariates_.kinds` says which were taken for numbers, which for names.
+        How the columns of X become numbers; `covariates_.kinds` says which were taken for numbers, dates or categories.
     feature_importances_ : (q,) array
         Share of each covariate in the log-likelihood that is lost when it is shuffled among training rows.
     """
@@ -173,6 +179,7 @@ class TreeFlowRegressor(Predictions, RegressorMixin, BaseEstimator):
         atoms: Any = None,
         resolution: Any = None,
         categorical_features: Any = None,
+        weights_are: str = "counts",
         rotations: Any = None,
         weights: str = "equal",
         regions: Any = 8,
@@ -202,6 +209,7 @@ class TreeFlowRegressor(Predictions, RegressorMixin, BaseEstimator):
         self.atoms = atoms
         self.resolution = resolution
         self.categorical_features = categorical_features
+        self.weights_are = weights_are
         self.rotations = rotations
         self.weights = weights
         self.regions = regions
@@ -255,6 +263,7 @@ class TreeFlowRegressor(Predictions, RegressorMixin, BaseEstimator):
         X_val: ArrayLike | None = None,
         y_val: ArrayLike | None = None,
         sample_weight_val: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
     ) -> Self:
         """Learn p(y | x). A fit that fails or is interrupted leaves the estimator as it was.
 
@@ -268,6 +277,9 @@ class TreeFlowRegressor(Predictions, RegressorMixin, BaseEstimator):
             Weights that count rows: a row of weight 2 equals the row twice. None: all 1.
         X_val, y_val, sample_weight_val : as X, y, sample_weight, default None
             Rows that decide when to stop. None: a random `validation_fraction` of the rows does.
+        groups : array of shape (n,), default None
+            Which rows belong together, such as those of one person or place: they are left out together wherever
+            left-out rows decide. Copies of a row are, without being asked.
 
         Returns
         -------
@@ -281,16 +293,16 @@ class TreeFlowRegressor(Predictions, RegressorMixin, BaseEstimator):
                 raise ValueError(f"{given} are for arrays and frames; of Dask collections rows are set aside.")
             from treecdf.training.sources.dask import DaskPieces
 
-            return self._take(fit_table_in_pieces(settings, DaskPieces(X, y, sample_weight)))
+            return self._take(fit_table_in_pieces(settings, DaskPieces(X, y, sample_weight, groups)))
         checkpoint = NoCheckpoint() if settings.checkpoint is None else Checkpoint(settings.checkpoint)
         validation = None
         if X_val is not None and y_val is not None:
-            validation = X_val, y_val, sample_weight_val
+            validation = X_val, y_val, sample_weight_val, None
         elif X_val is not None or y_val is not None:
             raise ValueError("Expected X_val and y_val together; got only one of them.")
         elif sample_weight_val is not None:
             raise ValueError("Expected X_val and y_val with sample_weight_val; got only the weights.")
-        fitted = fit_table(settings, (X, y, sample_weight), validation, checkpoint)
+        fitted = fit_table(settings, (X, y, sample_weight, groups), validation, checkpoint)
         self._take(fitted)
         if not fitted.missing:
             checkpoint.remove()
@@ -303,6 +315,7 @@ class TreeFlowRegressor(Predictions, RegressorMixin, BaseEstimator):
         covariates: Sequence[str] | None = None,
         sample_weight: str | None = None,
         directory: str | None = None,
+        groups: str | None = None,
     ) -> Self:
         """Learn p(y | x) from a Parquet file, or a directory of them, that need not fit into memory.
 
@@ -322,6 +335,8 @@ class TreeFlowRegressor(Predictions, RegressorMixin, BaseEstimator):
         directory : path, default None
             Where the rows are copied to, in files without a name: 9 q + 16 d + 70 bytes a row. None: the system's place
             for temporary files.
+        groups : str, default None
+            Column that says which rows belong together; it is no covariate unless `covariates` names it.
 
         Returns
         -------
@@ -329,7 +344,7 @@ class TreeFlowRegressor(Predictions, RegressorMixin, BaseEstimator):
             The estimator itself.
         """
         settings = read_settings(self.get_params(deep=False))
-        pieces = ParquetPieces(path, outcomes, covariates, sample_weight, directory)
+        pieces = ParquetPieces(path, outcomes, covariates, sample_weight, groups, directory)
         return self._take(fit_table_in_pieces(settings, pieces))
 
     def _take(self, fitted: FittedState) -> Self:

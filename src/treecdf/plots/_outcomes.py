@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,48 +12,40 @@ from treecdf.data.table import outcome_names as names_of_outcomes
 from treecdf.data.table import read_outcomes
 from treecdf.flows.distribution import ConditionalDistribution
 
-
-class Model(Protocol):
-    """A fitted model that predicts distributions."""
-
-    def predict_distribution(self, X: ArrayLike) -> ConditionalDistribution:
-        """The conditional distributions at covariates X (n, q)."""
-        ...
+# A fitted model that predicts distributions, or a pipeline or search with one inside.
+Model: TypeAlias = Any
+# Of several outcomes the one to show: its name or its number.
+Outcome: TypeAlias = int | str | None
 
 
-def predict(model: Model, X: ArrayLike) -> ConditionalDistribution:
-    """Conditional distributions at the rows of X."""
-    if not hasattr(model, "predict_distribution"):
-        raise TypeError(
-            f"Expected a model with predict_distribution; got {type(model).__name__}. Of a pipeline pass the last step "
-            "and what the others make of X: pipe[-1], pipe[:-1].transform(X)."
-        )
-    return model.predict_distribution(X)
-
-
-def choose(outcome: int | None, n_outcomes: int) -> int:
+def choose(outcome: Outcome, distribution: ConditionalDistribution) -> int:
     """Number of the outcome to show; with several the user has to say which."""
+    n_outcomes = distribution.n_outcomes
     if outcome is None:
         if n_outcomes > 1:
-            raise ValueError(f"This picture is of one outcome and the model has {n_outcomes}: pass outcome=0, ....")
+            names = ", ".join(map(repr, distribution.outcome_names))
+            raise ValueError(f"This picture is of one outcome and the model has {n_outcomes}: pass outcome=, {names}.")
         return 0
+    if isinstance(outcome, str) and outcome in distribution.outcome_names:
+        return distribution.outcome_names.index(outcome)
     if not isinstance(outcome, (int, np.integer)) or not 0 <= outcome < n_outcomes:
-        raise ValueError(f"Expected outcome to be a number from 0 to {n_outcomes - 1}; got {outcome!r}.")
+        known = f"a name of an outcome or a number from 0 to {n_outcomes - 1}"
+        raise ValueError(f"Expected outcome to be {known}; got {outcome!r}.")
     return int(outcome)
 
 
-def one_outcome(distribution: ConditionalDistribution, outcome: int | None) -> ConditionalDistribution:
+def one_outcome(distribution: ConditionalDistribution, outcome: Outcome) -> ConditionalDistribution:
     """Distributions of one outcome: exact ones, or draws if the model has several."""
-    j = choose(outcome, distribution.n_outcomes)
+    j = choose(outcome, distribution)
     return distribution if distribution.n_outcomes == 1 else distribution.marginal(j)
 
 
-def truth(y: ArrayLike, outcome: int | None, distribution: ConditionalDistribution) -> Array:
+def truth(y: ArrayLike, outcome: Outcome, distribution: ConditionalDistribution) -> Array:
     """True outcomes (n,) of the rows of a distribution, in the order of its rows."""
     values = read_outcomes(y, distribution.n_outcomes)
     if len(values) != len(distribution):
         raise ValueError(f"X has {len(distribution)} rows and y has {len(values)}: they must have the same number.")
-    return values[:, choose(outcome, distribution.n_outcomes)]
+    return values[:, choose(outcome, distribution)]
 
 
 def outcome_names(model: Model, y: ArrayLike | None, n_outcomes: int) -> list[str]:

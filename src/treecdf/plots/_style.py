@@ -5,6 +5,11 @@ from __future__ import annotations
 from types import ModuleType
 from typing import TYPE_CHECKING, cast
 
+import numpy as np
+from numpy.typing import NDArray
+
+from treecdf._common.typing import Array
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -15,6 +20,7 @@ BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY = "#0072b2", "#d55e00", "#009e73", "
 INK, GREY = "#333333", "#8c8c8c"
 COLOURS = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, INK, GREY)
 DENSITY_MAP = "magma_r"
+_MOST_CHARACTERS = 60  # of all names on an axis; more are written at an angle
 
 
 def pyplot() -> ModuleType:
@@ -34,6 +40,23 @@ def axes(ax: Axes | None, size: tuple[float, float] = (6.0, 3.8)) -> tuple[Figur
         figure = cast("Figure", ax.figure)  # or a part of a figure, which is drawn on in the same way
     ax.spines[["top", "right"]].set_visible(False)
     return figure, ax
+
+
+def lay_out(ax: Axes, values: Array | NDArray[np.datetime64] | list[str]) -> Array:
+    """Where values (m,) of a covariate are on the axis, (m,): numbers, dates, or names side by side."""
+    if isinstance(values, list):
+        place = np.arange(len(values), dtype=np.float64)
+        is_long = sum(map(len, values)) > _MOST_CHARACTERS
+        ax.set_xticks(place, values, rotation=45 if is_long else 0, ha="right" if is_long else "center")
+        return place
+    if values.dtype.kind == "M":
+        from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
+
+        ticks = AutoDateLocator()
+        ax.xaxis.set_major_locator(ticks)
+        ax.xaxis.set_major_formatter(ConciseDateFormatter(ticks))
+        return np.asarray(date2num(values), dtype=np.float64)
+    return np.asarray(values, dtype=np.float64)
 
 
 def paler(colour: str, strength: float) -> tuple[float, float, float]:

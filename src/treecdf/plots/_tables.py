@@ -3,17 +3,69 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeAlias
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from treecdf._common.typing import Array, Ints
+from treecdf.data.dates import as_dates
+from treecdf.flows.distribution import ConditionalDistribution
+
+_MOST_LEVELS = 20  # names with a place of their own
+_N_MIXED = 99  # quantiles of each of the names that share a place
+Dates: TypeAlias = NDArray[np.datetime64]
 
 # A frame of pandas or of polars; neither need be installed.
 Frame: TypeAlias = Any
 # One of its columns: an array of pandas, a series of polars, or a column of an array.
 Column: TypeAlias = Any
+
+
+class Level(NamedTuple):
+    """A name in a column, a row that has it, and how many have."""
+
+    name: str
+    row: int
+    n_rows: int
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Values that a column runs over: those to show, and those (k,) to put into the column.
+
+    Names may share a place: `place` (k,) says where each value is shown, `weight` (k,) how many rows have it, and
+    `members` which names stand in each place.
+    """
+
+    shown: Array | Dates | list[str]
+    column: Column
+    place: Ints
+    weight: Array | None = None
+    members: list[list[str]] = field(default_factory=list)
+
+    def quantiles(self, distribution: ConditionalDistribution, levels: Array) -> Array:
+        """Quantiles (places, m) of the distributions of the values (k,); those that share a place are mixed."""
+        found = distribution.icdf(levels)
+        if self.weight is None or len(self.shown) == len(self.column):
+            return found
+        last = len(self.shown) - 1
+        together = self.place == last
+        draws = distribution[together].icdf((np.arange(_N_MIXED) + 0.5) / _N_MIXED)
+        weight = np.repeat(self.weight[together], _N_MIXED)
+        order = np.argsort(draws, axis=None)
+        reached = np.cumsum(weight[order]) / weight.sum()
+        mixed = draws.ravel()[order][np.minimum(np.searchsorted(reached, levels), len(reached) - 1)]
+        return np.vstack([found[~together], mixed])
+
+    def mean(self, values: Array) -> Array:
+        """Means (places, m) of numbers (k, m), weighted by the rows of those that share a place."""
+        if self.weight is None:
+            return values
+        total = np.bincount(self.place, self.weight)
+        sums = [np.bincount(self.place, self.weight * column) for column in values.T]
+        return np.column_stack(sums) / total[:, None]
 
 
 class Covariates:
@@ -38,31 +90,53 @@ class Covariates:
         raise ValueError(f"Expected feature to be a number below {q} or one of {known}; got {feature!r}.")
 
     def numbers(self, j: int) -> Array | None:
-        """Column j as floats, None if it holds names."""
+        """Column j as floats, None if it holds names or dates."""
         return np.asarray(self._columns[j], dtype=np.float64) if _is_number(self._columns[j]) else None
 
-    def places(self, j: int) -> Array:
-        """Where the rows are on the axis of column j: its numbers, or the places of its names in `levels`."""
-        numbers = self.numbers(j)
+    def places(self, j: int, grid: Grid) -> Array | Dates:
+        """Where the rows are on the axis of column j: its numbers or dates, or the places of its names in the grid."""
+        numbers, dates = self.numbers(j), self._dates(j)
         if numbers is not None:
             return numbers
+        if dates is not None:
+            return dates
         names = np.asarray(self._columns[j]).astype(str)
-        place = {name: k for k, (name, _) in enumerate(self._levels(j))}
+        place = {name: float(k) for k, part in enumerate(grid.members) for name in part}
         return np.array([place.get(name, np.nan) for name in names], dtype=np.float64)
 
-    def grid(self, j: int, n_grid: int) -> tuple[Array | list[str], Column]:
-        """Values that column j runs over, to show, and to put into the column.
+    def grid(self, j: int, n_grid: int) -> Grid:
+        """Values that column j runs over.
 
-        Few numbers, and names, are taken as they are; many are spaced equally over their range.
+        Few numbers or dates, and names, are taken as they are; many numbers or dates are spaced equally over their
+        range. Of many names the most common stand alone, and the others together in the last place.
         """
-        numbers = self.numbers(j)
-        if numbers is None:
-            levels = self._levels(j)
-            return [name for name, _ in levels], self._columns[j][np.array([row for _, row in levels])]
-        values = np.unique(numbers[np.isfinite(numbers)])
-        if len(values) > n_grid:
-            values = np.linspace(values[0], values[-1], n_grid)
-        return values, values
+        numbers, dates = self.numbers(j), self._dates(j)
+        if numbers is None and dates is None:
+            return self._grid_of_levels(j)
+        values = numbers if dates is None else dates
+        known = np.unique(values[~np.isnan(values)])  # type: ignore[index, arg-type]  # one of the two is there
+        if len(known) > n_grid:
+            whole = known if dates is None else known.astype(np.int64)
+            known = np.linspace(whole[0], whole[-1], n_grid).astype(known.dtype)
+        return Grid(known, known, np.arange(len(known)))
+
+    def _grid_of_levels(self, j: int) -> Grid:
+        """The most common names of column j, each in a place of its own, and the others together."""
+        levels = self._levels(j)
+        common = sorted(levels, key=lambda level: -level.n_rows)[:_MOST_LEVELS]
+        alone = [level for level in levels if level in common]
+        names = {level.name for level in alone}
+        others = [level for level in levels if level.name not in names]
+        rows = [level.row for level in (*alone, *others)]
+        place = np.r_[np.arange(len(alone)), np.full(len(others), len(alone))]
+        shown = [level.name for level in alone] + [f"{len(others)} others"] * bool(others)
+        members = [[level.name] for level in alone] + [[level.name for level in others]] * bool(others)
+        weight = np.array([level.n_rows for level in (*alone, *others)], dtype=np.float64)
+        return Grid(shown, self._columns[j][np.array(rows)], place, weight, members)
+
+    def _dates(self, j: int) -> Dates | None:
+        """Column j as points in time, None if it holds none."""
+        return None if _is_number(self._columns[j]) else as_dates(np.asarray(self._columns[j]))
 
     def take(self, rows: Ints) -> list[Column]:
         """Columns of some of the rows."""
@@ -85,9 +159,12 @@ class Covariates:
 
     def _constant(self, j: int, m: int, value: float | str | None) -> Column:
         """Column j of m equal rows: a given value, else the median or the commonest name."""
-        numbers = self.numbers(j)
+        numbers, dates = self.numbers(j), self._dates(j)
         if numbers is not None:
             return np.full(m, np.nanmedian(numbers) if value is None else value, dtype=np.float64)
+        if dates is not None:
+            known = np.sort(dates[~np.isnat(dates)])
+            return np.full(m, known[len(known) // 2] if value is None else np.datetime64(str(value)), dtype="M8[us]")
         names = np.asarray(self._columns[j]).astype(str)
         if value is None:
             known, count = np.unique(names, return_counts=True)
@@ -97,12 +174,17 @@ class Covariates:
             raise ValueError(f"Expected {self.names[j]} to be one of its values in X; got {value!r}.")
         return self._columns[j][np.full(m, rows[0])]
 
-    def _levels(self, j: int) -> list[tuple[str, int]]:
-        """Names in column j, gaps left out, each with a row that has it."""
+    def _levels(self, j: int) -> list[Level]:
+        """Names in column j, missing values left out, in their order if they have one."""
         values = np.asarray(self._columns[j], dtype=object)
         rows = [i for i, value in enumerate(values) if value is not None and value == value]
-        names, first = np.unique([str(values[i]) for i in rows], return_index=True)
-        return [(str(name), rows[k]) for name, k in zip(names, first, strict=True)]
+        names, first, count = np.unique([str(values[i]) for i in rows], return_index=True, return_counts=True)
+        levels = [Level(str(name), rows[k], int(n)) for name, k, n in zip(names, first, count, strict=True)]
+        dtype = self._columns[j].dtype
+        if not getattr(dtype, "ordered", False):
+            return levels
+        place = {str(name): k for k, name in enumerate(dtype.categories)}
+        return sorted(levels, key=lambda level: place[level.name])
 
 
 def feature_names(model: object, X: ArrayLike | None, q: int) -> list[str]:

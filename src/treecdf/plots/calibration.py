@@ -10,7 +10,8 @@ from numpy.typing import ArrayLike
 from scipy.stats import binom, kstest
 
 from treecdf._common.typing import Array
-from treecdf.plots._outcomes import Model, one_outcome, predict, truth
+from treecdf.estimators.pipelines import predict_distribution
+from treecdf.plots._outcomes import Model, Outcome, one_outcome, truth
 from treecdf.plots._style import BLUE, GREY, INK, axes, paler
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ class PITDisplay:
         y: ArrayLike,
         *,
         n_bins: int | None = None,
-        outcome: int | None = None,
+        outcome: Outcome = None,
         ax: Axes | None = None,
     ) -> Self:
         """From rows the model was not trained on; `outcome` says which, if there are several."""
@@ -122,7 +123,7 @@ class CalibrationDisplay:
         y: ArrayLike,
         *,
         levels: Sequence[float] = _LEVELS,
-        outcome: int | None = None,
+        outcome: Outcome = None,
         ax: Axes | None = None,
     ) -> Self:
         """From rows the model was not trained on; `outcome` says which, if there are several."""
@@ -144,8 +145,8 @@ class CalibrationDisplay:
         return self
 
 
-def _pit(model: Model, X: ArrayLike, y: ArrayLike, outcome: int | None) -> Array:
+def _pit(model: Model, X: ArrayLike, y: ArrayLike, outcome: Outcome) -> Array:
     """CDF (n,) of each row at its true outcome."""
-    distribution = predict(model, X)
+    distribution = predict_distribution(model, X)
     values = truth(y, outcome, distribution)
     return np.asarray(one_outcome(distribution, outcome).cdf(values))

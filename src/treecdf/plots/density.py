@@ -11,8 +11,10 @@ from scipy.special import expit
 
 from treecdf._common.typing import Array, Bools
 from treecdf.data.table import read_outcomes
+from treecdf.estimators.pipelines import predict_distribution
 from treecdf.flows.distribution import ConditionalDistribution
-from treecdf.plots._outcomes import Model, choose, outcome_names, predict
+from treecdf.flows.recorded import RecordedDistribution
+from treecdf.plots._outcomes import Model, Outcome, choose, outcome_names
 from treecdf.plots._style import DENSITY_MAP, GREY, INK, axes, colours
 
 if TYPE_CHECKING:
@@ -22,6 +24,8 @@ _TAIL = 0.001  # probability beyond each end of the grid
 _TAIL_OF_DRAWS = 0.003  # the same of two outcomes, whose range is known through draws
 _MARGIN = 0.05  # of the grid's length, at each end
 _FAINT = 0.01  # of the highest density; what is fainter at the edge of a picture is not shown
+_IN_WINDOW = 0.08  # probability in the window over which the density of a curve is averaged, at most
+_WIDEST_WINDOW = 0.03  # half the width of this window at most, as a share of the central 90 % interval
 _MOST_ROWS = 8
 _REGIONS = (0.5, 0.9)  # probabilities of the regions of highest density that get a contour
 
@@ -67,7 +71,7 @@ class ConditionalDensityDisplay:
         y: ArrayLike | None = None,
         labels: Sequence[str] | None = None,
         n_grid: int | None = None,
-        outcome: int | None = None,
+        outcome: Outcome = None,
         ax: Axes | None = None,
     ) -> Self:
         """From a fitted model and the rows X to show: one of two outcomes, else at most eight.
@@ -75,7 +79,7 @@ class ConditionalDensityDisplay:
         y: true outcomes to show. One outcome: of each row of X, marked on its curve; two: any number of points.
         outcome: of several, show this one alone (its density is then from draws).
         """
-        distribution = predict(model, X)
+        distribution = predict_distribution(model, X)
         d, names = distribution.n_outcomes, outcome_names(model, y, distribution.n_outcomes)
         points = None if y is None else read_outcomes(y, d)
         if d == 2 and outcome is None:
@@ -85,7 +89,7 @@ class ConditionalDensityDisplay:
             raise ValueError(f"The model has {d} outcomes and a joint density is drawn of two: pass outcome=0, ....")
         if len(distribution) > _MOST_ROWS:
             raise ValueError(f"Expected at most {_MOST_ROWS} rows in X; got {len(distribution)}: choose some, X[:3].")
-        j = choose(outcome, d)
+        j = choose(outcome, distribution)
         if points is not None and len(points) != len(distribution):
             raise ValueError(f"X has {len(distribution)} rows and y has {len(points)}: they must have the same number.")
         grid, density = _curves(distribution, n_grid or 400) if d == 1 else _curves_of_draws(distribution.marginal(j))
@@ -155,12 +159,31 @@ def _labels(labels: Sequence[str] | None, n: int) -> list[str]:
 
 
 def _curves(distribution: ConditionalDistribution, n_grid: int) -> tuple[tuple[Array, ...], Array]:
-    """Exact densities (rows, m) on one grid; quantiles are among its points, so that no peak falls between them."""
+    """Densities (rows, m) on one grid; quantiles are among its points, so that no peak falls between them.
+
+    They are exact, but for continuous outcomes the mean over a narrow window: trees make steps that mean nothing.
+    """
     levels = np.concatenate([[_TAIL, 1 - _TAIL], expit(np.linspace(-14, 14, 141))])
     quantiles = distribution.icdf(levels)
     low, high = _widen(float(quantiles[:, 0].min()), float(quantiles[:, 1].max()))
     y = np.unique(np.concatenate([np.linspace(low, high, n_grid), quantiles[(quantiles > low) & (quantiles < high)]]))
-    return (y,), distribution.pdf(np.tile(y, (len(distribution), 1)))
+    if isinstance(distribution, RecordedDistribution):
+        return (y,), distribution.pdf(y, grid=True)
+    inner = np.argsort(levels)
+    half = np.stack([_half_window(y, levels[inner], own) for own in quantiles[:, inner]])
+    ends = distribution.icdf([0.0, 1.0])
+    lower, upper = np.maximum(y - half, ends[:, :1]), np.minimum(y + half, ends[:, 1:])
+    inside = upper > lower
+    mass = distribution.cdf(np.where(inside, upper, y)) - distribution.cdf(np.where(inside, lower, y))
+    return (y,), np.where(inside, mass / np.where(inside, upper - lower, 1.0), 0.0)
+
+
+def _half_window(y: Array, levels: Array, quantiles: Array) -> Array:
+    """Half the widths (m,) of windows around y (m,) that hold little probability and are narrow, by quantiles (k,)."""
+    level = np.interp(y, quantiles, levels)
+    around = np.interp(level + _IN_WINDOW / 2, levels, quantiles) - np.interp(level - _IN_WINDOW / 2, levels, quantiles)
+    widest = _WIDEST_WINDOW * np.diff(np.interp([0.05, 0.95], levels, quantiles))[0]
+    return np.clip(around / 2, widest / 50, widest)
 
 
 def _curves_of_draws(marginal: ConditionalDistribution, n_cells: int = 40) -> tuple[tuple[Array, ...], Array]:

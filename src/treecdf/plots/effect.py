@@ -12,10 +12,11 @@ from treecdf._common.protocols import Seed
 from treecdf._common.random import as_generator
 from treecdf._common.typing import Array
 from treecdf._common.validation import check_setting
+from treecdf.estimators.pipelines import predict_distribution
 from treecdf.flows.distribution import ConditionalDistribution
-from treecdf.plots._outcomes import Model, choose, outcome_names, predict
-from treecdf.plots._style import BLUE, DENSITY_MAP, axes
-from treecdf.plots._tables import Covariates
+from treecdf.plots._outcomes import Model, Outcome, choose, outcome_names
+from treecdf.plots._style import BLUE, DENSITY_MAP, axes, lay_out
+from treecdf.plots._tables import Covariates, Dates
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -54,7 +55,7 @@ class CovariateEffectDisplay:
     """
 
     def __init__(
-        self, values: Array | list[str], y_edges: Array, cdf: Array, names: tuple[str, str] = ("x", "y")
+        self, values: Array | Dates | list[str], y_edges: Array, cdf: Array, names: tuple[str, str] = ("x", "y")
     ) -> None:
         self.values, self.y_edges, self.cdf, self.names = values, y_edges, cdf, names
         self.density: Array = np.diff(cdf, axis=1) / np.diff(y_edges)
@@ -71,7 +72,7 @@ class CovariateEffectDisplay:
         max_rows: int = 100,
         n_grid: int = 24,
         n_cells: int = 80,
-        outcome: int | None = None,
+        outcome: Outcome = None,
         random_state: Seed = 0,
         ax: Axes | None = None,
     ) -> Self:
@@ -83,16 +84,17 @@ class CovariateEffectDisplay:
         check_setting("kind", kind, kind in _KINDS, "'density' or 'quantiles'")
         covariates = Covariates(model, X)
         j = covariates.find(feature)
-        values, column = covariates.grid(j, n_grid)
-        n, m = min(len(covariates), max_rows), len(values)
+        grid = covariates.grid(j, n_grid)
+        n, m = min(len(covariates), max_rows), len(grid.column)
         rows = as_generator(random_state).permutation(len(covariates))[:n]
         columns = covariates.take(np.tile(rows, m))
-        columns[j] = column[np.repeat(np.arange(m), n)]
-        distribution = predict(model, covariates.table(columns))
-        k = choose(outcome, distribution.n_outcomes)
+        columns[j] = grid.column[np.repeat(np.arange(m), n)]
+        distribution = predict_distribution(model, covariates.table(columns))
+        k = choose(outcome, distribution)
         mean_cdf = _mean_cdf if distribution.n_outcomes == 1 else _mean_cdf_of_draws
         names = covariates.names[j], outcome_names(model, None, distribution.n_outcomes)[k]
-        return cls(values, *mean_cdf(distribution, m, n_cells, k), names).plot(ax, kind=kind, levels=levels)
+        edges, cdf = mean_cdf(distribution, m, n_cells, k)
+        return cls(grid.shown, edges, grid.mean(cdf), names).plot(ax, kind=kind, levels=levels)
 
     def quantiles(self, levels: Sequence[float] = _LEVELS) -> Array:
         """Quantiles (levels, m) of the mean distributions, between the edges by linear interpolation."""
@@ -104,13 +106,11 @@ class CovariateEffectDisplay:
         """Draw on the given axes or on new ones."""
         check_setting("kind", kind, kind in _KINDS, "'density' or 'quantiles'")
         self.figure_, self.ax_ = axes(ax)
-        place = np.arange(len(self.values), dtype=np.float64) if isinstance(self.values, list) else self.values
+        place = lay_out(self.ax_, self.values)
         if kind == "density":
             self._draw_map(place)
         else:
             self._draw_quantiles(place, levels)
-        if isinstance(self.values, list):
-            self.ax_.set_xticks(place, self.values)
         x, y = self.names
         self.ax_.set(xlabel=x, ylabel=y, title=f"Effect of {x} on {y}, mean over rows")
         return self

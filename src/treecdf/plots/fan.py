@@ -11,9 +11,10 @@ from numpy.typing import ArrayLike
 from treecdf._common.typing import Array
 from treecdf._common.validation import check_setting
 from treecdf.data.table import read_outcomes
-from treecdf.plots._outcomes import Model, choose, one_outcome, outcome_names, predict
-from treecdf.plots._style import BLUE, INK, axes, paler
-from treecdf.plots._tables import Covariates
+from treecdf.estimators.pipelines import predict_distribution
+from treecdf.plots._outcomes import Model, Outcome, choose, one_outcome, outcome_names
+from treecdf.plots._style import BLUE, INK, axes, lay_out, paler
+from treecdf.plots._tables import Covariates, Dates
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,7 +28,7 @@ class FanChartDisplay:
     Attributes
     ----------
     values : (m,) array, or list of names
-        Of the covariate.
+        Of the covariate; of more than 20 names the most common, and the others together.
     levels : (k,) array
         Probabilities of the central intervals, smallest first.
     lower, upper : (k, m) arrays
@@ -46,14 +47,14 @@ class FanChartDisplay:
 
     def __init__(
         self,
-        values: Array | list[str],
+        values: Array | Dates | list[str],
         levels: Array,
         lower: Array,
         median: Array,
         upper: Array,
         names: tuple[str, str] = ("x", "y"),
         held: str = "",
-        points: tuple[Array, Array] | None = None,
+        points: tuple[Array | Dates, Array] | None = None,
     ) -> None:
         self.values, self.levels, self.lower, self.median, self.upper = values, levels, lower, median, upper
         self.names, self.held, self.points = names, held, points
@@ -69,7 +70,7 @@ class FanChartDisplay:
         at: Mapping[int | str, float | str] | None = None,
         levels: Sequence[float] = _LEVELS,
         n_grid: int = 80,
-        outcome: int | None = None,
+        outcome: Outcome = None,
         ax: Axes | None = None,
     ) -> Self:
         """From a fitted model and rows X that say over what range the feature runs.
@@ -81,49 +82,56 @@ class FanChartDisplay:
         check_setting("levels", levels, bool(((level > 0) & (level < 1)).all()), "numbers between 0 and 1")
         covariates = Covariates(model, X)
         j = covariates.find(feature)
-        values, column = covariates.grid(j, n_grid)
-        columns = covariates.typical(len(values), at or {})
-        columns[j] = column
-        distribution = predict(model, covariates.table(columns))
-        k = choose(outcome, distribution.n_outcomes)
-        quantiles = one_outcome(distribution, outcome).icdf(np.concatenate([[0.5], (1 - level) / 2, (1 + level) / 2])).T
+        grid = covariates.grid(j, n_grid)
+        columns = covariates.typical(len(grid.column), at or {})
+        columns[j] = grid.column
+        distribution = predict_distribution(model, covariates.table(columns))
+        k = choose(outcome, distribution)
+        wanted = np.concatenate([[0.5], (1 - level) / 2, (1 + level) / 2])
+        quantiles = grid.quantiles(one_outcome(distribution, outcome), wanted).T
         points = None
         if y is not None:
-            points = covariates.places(j), read_outcomes(y, distribution.n_outcomes)[:, k]
+            points = covariates.places(j, grid), read_outcomes(y, distribution.n_outcomes)[:, k]
         lower, upper = quantiles[1 : 1 + len(level)], quantiles[1 + len(level) :]
         names = covariates.names[j], outcome_names(model, y, distribution.n_outcomes)[k]
         held = "" if len(columns) == 1 else "others as given" if at else "others at their medians"
-        return cls(values, level, lower, quantiles[0], upper, names, held, points).plot(ax)
+        return cls(grid.shown, level, lower, quantiles[0], upper, names, held, points).plot(ax)
 
     def plot(self, ax: Axes | None = None) -> Self:
         """Draw on the given axes or on new ones."""
         self.figure_, self.ax_ = axes(ax)
+        place = lay_out(self.ax_, self.values)
         if self.points is not None:
             x, y = self.points
+            x = lay_out(self.ax_, x)
             if isinstance(self.values, list):  # spread points that would hide each other
                 x = x + np.random.default_rng(0).uniform(-0.2, 0.2, len(x))
             self.ax_.scatter(x, y, s=7, color=INK, alpha=0.5, linewidths=0, zorder=4)
         draw = self._draw_bars if isinstance(self.values, list) else self._draw_bands
-        draw()
+        draw(place)
         self.ax_.set(xlabel=self.names[0], ylabel=self.names[1])
         self.ax_.set_title(f"{self.names[1]} given {self.names[0]}" + (f", {self.held}" if self.held else ""))
         handles, labels = self.ax_.get_legend_handles_labels()
-        self.ax_.legend(handles[::-1], labels[::-1], frameon=False, loc="best")
+        # Between bars there is no place for a legend.
+        beside: dict[str, Any] = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5)}
+        place_of_legend = beside if isinstance(self.values, list) else {}
+        self.ax_.legend(handles[::-1], labels[::-1], frameon=False, **place_of_legend)
         return self
 
-    def _draw_bands(self) -> None:
+    def _draw_bands(self, place: Array) -> None:
         for k in reversed(range(len(self.levels))):
-            self.ax_.fill_between(self.values, self.lower[k], self.upper[k], zorder=2, **self._band(k))
-        self.ax_.plot(self.values, self.median, color=BLUE, linewidth=2, label="median", zorder=3)
-        self.ax_.set_xlim(float(self.values[0]), float(self.values[-1]))
+            self.ax_.fill_between(place, self.lower[k], self.upper[k], zorder=2, **self._band(k))
+        self.ax_.plot(place, self.median, color=BLUE, linewidth=2, label="median", zorder=3)
+        if place[-1] > place[0]:
+            self.ax_.set_xlim(place[0], place[-1])
 
-    def _draw_bars(self) -> None:
-        place = np.arange(len(self.values))
+    def _draw_bars(self, place: Array) -> None:
         for k in reversed(range(len(self.levels))):
             height = self.upper[k] - self.lower[k]
             self.ax_.bar(place, height, 0.6, bottom=self.lower[k], zorder=2, **self._band(k))
         self.ax_.hlines(self.median, place - 0.3, place + 0.3, color=BLUE, linewidth=2, label="median", zorder=3)
-        self.ax_.set_xticks(place, self.values)
+        self.ax_.use_sticky_edges = False  # bars begin where they begin, not at the frame
+        self.ax_.set_xlim(-0.6, len(place) - 0.4)
 
     def _band(self, k: int) -> dict[str, Any]:
         strength = 0.55 - 0.4 * k / max(len(self.levels) - 1, 1)

@@ -9,7 +9,8 @@ from numpy.typing import ArrayLike
 
 from treecdf._common.typing import Array
 from treecdf._common.validation import check_setting
-from treecdf.plots._outcomes import Model, choose, one_outcome, outcome_names, predict, truth
+from treecdf.estimators.pipelines import predict_distribution
+from treecdf.plots._outcomes import Model, Outcome, choose, one_outcome, outcome_names, truth
 from treecdf.plots._style import BLUE, INK, VERMILION, axes
 
 if TYPE_CHECKING:
@@ -55,15 +56,15 @@ class IntervalDisplay:
         level: float = 0.9,
         sort_by: str = "median",
         max_rows: int = 150,
-        outcome: int | None = None,
+        outcome: Outcome = None,
         ax: Axes | None = None,
     ) -> Self:
         """From rows the model was not trained on; `outcome` says which, if there are several."""
         check_setting("sort_by", sort_by, sort_by in _ORDERS, "'median' or 'truth'")
         check_setting("level", level, 0 < level < 1, "between 0 and 1")
-        distribution = predict(model, X)
+        distribution = predict_distribution(model, X)
         values = truth(y, outcome, distribution)
-        name = outcome_names(model, y, distribution.n_outcomes)[choose(outcome, distribution.n_outcomes)]
+        name = outcome_names(model, y, distribution.n_outcomes)[choose(outcome, distribution)]
         lower, median, upper = one_outcome(distribution, outcome).icdf([(1 - level) / 2, 0.5, (1 + level) / 2]).T
         return cls(lower, median, upper, values, level, name).plot(ax, sort_by=sort_by, max_rows=max_rows)
 

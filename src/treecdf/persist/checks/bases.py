@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
+from treecdf._kernels.tails import DEGREES
+from treecdf.bases.boosted_mixture import BoostedMixture
 from treecdf.bases.box import Support
 from treecdf.bases.conditional import Conditional
 from treecdf.bases.learners.boosting import BoostedScores
+from treecdf.bases.learners.network import FittedNetworks
+from treecdf.bases.linear_scale import LinearScale
 from treecdf.bases.mean import Mean
+from treecdf.bases.network_mixture import NetworkMixture
+from treecdf.bases.reach import Reach
 from treecdf.bases.rotation import Rotation
+from treecdf.bases.stacked import Stacked
 from treecdf.bases.student import Student
 from treecdf.bases.transform import OutcomeTransform
 from treecdf.persist.checks.learners import PREDICTORS
@@ -25,6 +32,7 @@ from treecdf.persist.checks.values import (
     expect_tuple,
 )
 
+_LARGEST = 1e100  # so that squares and sums stay finite
 _DEGREES = (1.0, 1000.0)  # of freedom
 
 
@@ -64,10 +72,8 @@ def _student(part: Student, q: int, visit: Visit) -> None:
 
 def _conditional(part: Conditional, q: int, visit: Visit) -> None:
     visit(part.transform, q, OutcomeTransform)
-    visit(part.mean, q, Mean)
-    n_components = 1 + len(part.mean.components)
-    visit(part.scores, q + n_components, BoostedScores)
-    expect(len(part.scores.start) == 2 * n_components, "a log scale and a logit of each component")
+    visit(part.components, q, Stacked, BoostedMixture, NetworkMixture)
+    expect(type(part.tail) is int and 0 <= part.tail < len(DEGREES), "a tail")
     expect_number(part.floor, "floor", high=10.0)
     expect_number(part.log_broad, "log_broad", high=-1e-12)
     expect_range(part.bound, "bound")
@@ -79,7 +85,51 @@ def _conditional(part: Conditional, q: int, visit: Visit) -> None:
     expect_pair(part.typical, "typical")
     expect_array(part.typical[0], "typical", (2,))
     expect_array(part.typical[1], "typical", (2,), low=ABOVE_ZERO)
+    visit(part.reach, q, Reach)
+    expect_number(part.widest, "widest", -100.0, 100.0)
     expect(part.rotation is None, "a conditional base that is not rotated")
+
+
+def _reach(part: Reach, q: int, visit: Visit) -> None:
+    expect_array(part.points, "points", (-1, q), low=-_LARGEST, high=_LARGEST)
+    expect(len(part.points) > 0, "some points")
+    expect_array(part.relevance, "relevance", (q,), low=0.0, high=1.0)
+    expect_array(part.components, "components", (q, -1), low=-1.0 - 1e-9, high=1.0 + 1e-9)
+    for ends, size in ((part.columns, q), (part.scores, part.components.shape[1])):
+        expect_pair(ends, "ends")
+        for end in ends:
+            expect_array(end, "ends", (size,))
+        expect((ends[0] <= ends[1]).all(), "a range with its ends in order")
+    expect_number(part.near, "near", low=0.0)
+    expect_number(part.size, "size", low=ABOVE_ZERO)
+
+
+def _stacked(part: Stacked, q: int, visit: Visit) -> None:
+    visit(part.mean, q, Mean)
+    visit(part.trend, q, LinearScale)
+    visit(part.scores, q + part.n_components, BoostedScores)
+    expect(len(part.scores.start) == 2 * part.n_components, "a log scale and a logit of each component")
+
+
+def _boosted_mixture(part: BoostedMixture, q: int, visit: Visit) -> None:
+    visit(part.scores, q, BoostedScores)
+    n_outputs = len(part.scores.start)
+    expect(n_outputs > 0 and n_outputs % 3 == 0, "a log scale, a logit and a location of each component")
+
+
+def _network_mixture(part: NetworkMixture, q: int, visit: Visit) -> None:
+    visit(part.networks, q, FittedNetworks)
+    expect(part.networks.n_outputs % 3 == 0, "a log scale, a logit and a location of each component")
+    expect_number(part.shift, "shift", -100.0, 100.0)
+
+
+def _linear_scale(part: LinearScale, q: int, visit: Visit) -> None:
+    expect_array(part.slopes, "slopes", (q,))
+    expect_number(part.offset, "offset")
+    expect_pair(part.ends, "ends")
+    for end in part.ends:
+        expect_number(end, "ends", -1000.0, 1000.0)
+    expect(part.ends[0] <= part.ends[1], "ends in order")
 
 
 def _transform(part: OutcomeTransform, q: int, visit: Visit) -> None:
@@ -100,6 +150,7 @@ def _mean(part: Mean, q: int, visit: Visit) -> None:
     expect(all(isinstance(name, str) for name in part.names), "names of the learners")
     for predictor in part.predictors:
         visit(predictor, q, *PREDICTORS)
+        expect(type(predictor) is not FittedNetworks or predictor.n_outputs == 1, "networks of one output")
     expect_array(part.weights, "weights", (n,), low=0.0, high=1.0 + 1e-6)
     expect_array(part.components, "components", (-1,), np.int64, 0, n - 1)
 
@@ -109,6 +160,11 @@ CHECKS: dict[type, Check] = {
     Support: _support,
     Student: _student,
     Conditional: _conditional,
+    Reach: _reach,
+    Stacked: _stacked,
+    BoostedMixture: _boosted_mixture,
+    NetworkMixture: _network_mixture,
+    LinearScale: _linear_scale,
     OutcomeTransform: _transform,
     Mean: _mean,
 }

@@ -11,6 +11,7 @@ from treecdf.bases.learners.neighbours import FittedNeighbours
 from treecdf.bases.learners.network import FittedNetworks
 from treecdf.bases.learners.polynomial import FittedPolynomial
 from treecdf.bases.learners.process import FittedProcess
+from treecdf.bases.straightening import OnNewScale, Straightener
 from treecdf.data.binning import Bins
 from treecdf.persist.checks.values import (
     ABOVE_ZERO,
@@ -26,7 +27,8 @@ from treecdf.persist.checks.values import (
 
 _LARGEST = 1e100  # so that squares and sums stay finite
 _MOST_NEIGHBOURS = 1000
-PREDICTORS = (FittedPolynomial, FittedProcess, FittedNetworks, FittedNeighbours, FirstScore)
+PLAIN_PREDICTORS = (FittedPolynomial, FittedProcess, FittedNetworks, FittedNeighbours, FirstScore)
+PREDICTORS = (*PLAIN_PREDICTORS, OnNewScale)
 
 
 def _polynomial(part: FittedPolynomial, q: int, visit: Visit) -> None:
@@ -65,12 +67,25 @@ def _networks(part: FittedNetworks, q: int, visit: Visit) -> None:
         expect_array(matrix, "weights of a layer", (n_folds, n_in, -1), np.float32)
         n_folds, _, n_in = matrix.shape
         expect_array(bias, "biases of a layer", (n_folds, 1, n_in), np.float32)
-    expect(n_folds >= 1 and n_in == 1, "networks of one output")
+    expect(n_folds >= 1 and n_in >= 1, "networks with an output")
 
 
 def _first_score(part: FirstScore, q: int, visit: Visit) -> None:
     visit(part.scores, q, BoostedScores)
     expect(len(part.scores.start) == 1, "scores of one output")
+
+
+def _on_new_scale(part: OnNewScale, q: int, visit: Visit) -> None:
+    visit(part.scale, q, Straightener)
+    visit(part.predictor, q, *PLAIN_PREDICTORS)
+
+
+def _straightener(part: Straightener, q: int, visit: Visit) -> None:
+    expect_array(part.columns, "columns", (-1,), np.int64, 0, q - 1)
+    expect(len(np.unique(part.columns)) == len(part.columns), "columns that differ")
+    expect_array(part.scores, "scores", (-1,))
+    expect_array(part.knots, "knots", (len(part.columns), len(part.scores)))
+    expect(len(part.scores) > 0 and (part.knots[:, 1:] >= part.knots[:, :-1]).all(), "knots in order")
 
 
 def _boosted_scores(part: BoostedScores, q: int, visit: Visit) -> None:
@@ -97,6 +112,8 @@ CHECKS: dict[type, Check] = {
     FittedNeighbours: _neighbours,
     FittedNetworks: _networks,
     FirstScore: _first_score,
+    OnNewScale: _on_new_scale,
+    Straightener: _straightener,
     BoostedScores: _boosted_scores,
     Bins: _bins,
 }

@@ -13,6 +13,7 @@ import numpy as np
 from treecdf._common.steps import Sizes
 from treecdf.bases.atoms import Atoms
 from treecdf.bases.learners.boosting import BoostedScores
+from treecdf.bases.learners.network import FittedNetworks
 from treecdf.data.columns import Covariates
 from treecdf.data.recording import Grid
 from treecdf.flows.composition.presence import Effects, Presence
@@ -122,6 +123,8 @@ def check_learnt(step: FromFile, n_covariates: int, shape: tuple[int, ...]) -> N
     _Visitor()(part, n_covariates, *PREDICTORS, BoostedScores)
     expect_array(left_out, "left-out predictions", shape)
     expect(type(part) is not BoostedScores or part.start.shape == shape[1:], "scores of so many outputs")
+    n_outputs = part.n_outputs if type(part) is FittedNetworks else 1
+    expect(type(part) is not FittedNetworks or n_outputs == (shape[1:] or (1,))[0], "networks of so many outputs")
 
 
 def check_grown(trees: FromFile, n_trees: int, n_covariates: int, n_outcomes: int) -> None:

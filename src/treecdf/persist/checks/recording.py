@@ -6,7 +6,7 @@ import numpy as np
 
 from treecdf.bases.atoms import Atoms
 from treecdf.bases.learners.boosting import BoostedScores
-from treecdf.data.columns import Category, Covariates, Number
+from treecdf.data.columns import Category, Covariates, Date, Number, Ordered
 from treecdf.data.recording import Grid
 from treecdf.data.scaling import Standardizer
 from treecdf.persist.checks.values import Check, Visit, expect, expect_array, expect_number, expect_texts, expect_tuple
@@ -15,11 +15,21 @@ from treecdf.persist.checks.values import Check, Visit, expect, expect_array, ex
 def _covariates(part: Covariates, n_columns: int, visit: Visit) -> None:
     expect_tuple(part.columns, "columns", n_columns)
     for column in part.columns:
-        visit(column, 1, Number, Category)
+        visit(column, 1, Number, Date, Category, Ordered)
 
 
 def _number(part: Number, q: int, visit: Visit) -> None:
     expect_number(part.median, "median")
+    expect(type(part.has_gaps) is bool, "has_gaps to be true or false")
+
+
+def _date(part: Date, q: int, visit: Visit) -> None:
+    expect(type(part.first) is int and abs(part.first) < 2**62, "a first date")
+    expect_texts(part.parts, "parts")
+    expect(part.parts[:1] == ("days",), "days among the parts of a date")
+    known = ("month", "weekday", "hour")
+    expect(set(part.parts[1:]) <= set(known) and len(set(part.parts)) == len(part.parts), "known parts of a date")
+    expect_array(part.medians, "medians", (len(part.parts),))
     expect(type(part.has_gaps) is bool, "has_gaps to be true or false")
 
 
@@ -34,6 +44,12 @@ def _category(part: Category, q: int, visit: Visit) -> None:
         expect_array(part.means, "means", (part.n_levels + 1, -1))
     else:
         expect_array(part.means, "means", (0, 0))
+
+
+def _ordered(part: Ordered, q: int, visit: Visit) -> None:
+    _category(part, q, visit)
+    expect_texts(part.order, "order")
+    expect_number(part.median, "median")
 
 
 def _atoms(part: Atoms, q: int, visit: Visit) -> None:
@@ -52,7 +68,9 @@ def _grid(part: Grid, d: int, visit: Visit) -> None:
 CHECKS: dict[type, Check] = {
     Covariates: _covariates,
     Number: _number,
+    Date: _date,
     Category: _category,
+    Ordered: _ordered,
     Atoms: _atoms,
     Grid: _grid,
 }

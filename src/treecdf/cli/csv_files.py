@@ -1,0 +1,183 @@
+"""CSV files as columns of text: the separator is found, and what cannot be read is refused with its line."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, TextIO
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from treecdf._common.typing import Ints
+from treecdf.cli.fields import MISSING, Kind, Place, read_column
+from treecdf.cli.inputs import Choose, Input, names_of_columns
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+# What may separate fields, in order of preference.
+_SEPARATORS = (",", ";", "\t", "|")
+_NAMES = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
+# Characters from which the separator is found, and records of them after the header that must agree.
+_SAMPLE, _MOST_AGREEING = 1 << 16, 20
+# Rows of a CSV file that are Python objects at the same time.
+_BATCH = 8192
+# Whole fields may be longer than the 128 kB that Python's reader allows unless told otherwise.
+_MOST_CHARACTERS = 2**31 - 1
+
+
+def read_csv(given: Input, choose: Choose) -> DataFrame:
+    """The chosen columns of a CSV file."""
+    import pandas as pd
+
+    with _fields_of_any_length():
+        separator = given.separator or _find_separator(given)
+        with _text(given) as stream:
+            records = _records(given, stream, separator)
+            first, header = next(records, (1, None))
+            if header is None:
+                raise ValueError(f"{given.name} is empty: expected a line with the names of the columns")
+            names = names_of_columns(f"{given.name}, line {first}", header)
+            kinds = dict(choose(names))
+            place = {name: j for j, name in enumerate(names) if name in kinds}
+            text, lines = _fields(given, records, len(names), place, separator)
+    for name in [name for name in kinds if kinds[name] is Kind.ANY and not header[place[name]]]:
+        # A comma at the end of every line makes a last column that has neither a name nor a value.
+        if place[name] == len(names) - 1 and _is_empty(text[name]):
+            del kinds[name]
+        else:
+            raise ValueError(
+                f"{given.name}, line {first}: column {place[name] + 1} has no name: name it, or leave it out with "
+                f"--drop '{name}'"
+            )
+    commas = separator == ";"  # where fields are separated in this way, numbers are written in this way
+    columns = {n: read_column(text.pop(n), kind, Place(given.name, n, lines, commas)) for n, kind in kinds.items()}
+    return pd.DataFrame({name: pd.Series(values, dtype=values.dtype) for name, values in columns.items()}, copy=False)
+
+
+def _is_empty(text: pa.ChunkedArray) -> bool:
+    """Whether every field is missing."""
+    missing = pc.is_in(pc.utf8_trim_whitespace(text), value_set=pa.array(MISSING, pa.large_string()))
+    return bool(pc.all(missing, min_count=0).as_py())
+
+
+@contextlib.contextmanager
+def _text(given: Input) -> Iterator[TextIO]:
+    """The text of a file; the bytes at its beginning that mark it as UTF-8 are no part of it."""
+    with given.open() as stream, io.TextIOWrapper(stream, given.encoding or "utf-8-sig", newline="") as text:
+        yield text
+
+
+@contextlib.contextmanager
+def _fields_of_any_length() -> Iterator[None]:
+    """Let Python's reader of CSV take fields of any length."""
+    before = csv.field_size_limit(_MOST_CHARACTERS)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(before)
+
+
+def _find_separator(given: Input) -> str:
+    """What separates the names of the header into the most fields that the first rows have too; a comma if nothing."""
+    with _text(given) as stream:
+        try:
+            sample = stream.read(_SAMPLE)
+        except UnicodeDecodeError:
+            return ","  # what is wrong is told when the rows are read
+    best, most = ",", (False, 1)
+    for separator in _SEPARATORS:
+        widths = []
+        with contextlib.suppress(csv.Error):
+            for fields in csv.reader(io.StringIO(sample, newline=""), delimiter=separator):
+                if fields and not (len(fields) == 1 and fields[0].isspace()):
+                    widths.append(len(fields))
+                if len(widths) > _MOST_AGREEING:
+                    break
+        if len(sample) == _SAMPLE and len(widths) <= _MOST_AGREEING:
+            widths = widths[:-1]  # the last record may be cut off
+        if widths and widths[0] > 1 and (len(set(widths)) == 1, widths[0]) > most:
+            best, most = separator, (len(set(widths)) == 1, widths[0])
+    return best
+
+
+def _records(given: Input, stream: TextIO, separator: str) -> Iterator[tuple[int, list[str]]]:
+    """Records that are not blank: the line that each begins on, counted from 1 as editors do, and its fields."""
+    reader = csv.reader(stream, delimiter=separator, strict=True)
+    line = 1
+    try:
+        for fields in reader:
+            if fields and not (len(fields) == 1 and fields[0].isspace()):
+                yield line, fields
+            line = reader.line_num + 1
+    except UnicodeDecodeError:
+        raise ValueError(_where_not_text(given, separator)) from None
+    except csv.Error as error:
+        if "end of data" in str(error):
+            raise ValueError(f"{given.name}, line {line}: a field begins with a quote that is never closed") from None
+        row = f" of the row that begins on line {line}" if reader.line_num > line else ""
+        raise ValueError(
+            f"{given.name}, line {reader.line_num}{row}: expected a {_NAMES.get(separator, separator)} after a quoted "
+            "field, and quotes inside of it twice"
+        ) from None
+
+
+def _where_not_text(given: Input, separator: str) -> str:
+    """The complaint about a file that is not in its encoding, with the line of the first byte that is not."""
+    with given.open() as stream:
+        data = stream.read()
+    encoding = given.encoding or "UTF-8"
+    try:
+        data.decode(encoding)
+    except UnicodeDecodeError as error:
+        line = 1 + len(re.findall(rb"\r\n|\r|\n", data[: error.start]))
+        field = 1 + re.split(rb"[\r\n]", data[: error.start])[-1].count(separator.encode())
+        byte = data[error.start]
+        return (
+            f"{given.name}, line {line}, about field {field}: expected {encoding}; got the byte 0x{byte:02x}: save it "
+            "as UTF-8, or say what it is with --encoding, such as latin-1, cp1252 or utf-16"
+        )
+    return f"{given.name} changed while it was read"
+
+
+def _fields(
+    given: Input,
+    records: Iterator[tuple[int, list[str]]],
+    width: int,
+    place: Mapping[str, int],
+    separator: str,
+) -> tuple[dict[str, pa.ChunkedArray], Ints]:
+    """The text of the columns at these places, and the lines (n,) on which the rows begin."""
+    chunks: dict[str, list[pa.Array]] = {name: [] for name in place}
+    batch: list[list[str]] = []
+    lines: list[Ints] = []
+    numbers: list[int] = []
+
+    def put_away() -> None:
+        for name, j in place.items():
+            chunks[name].append(pa.array([fields[j] for fields in batch], pa.large_string()))
+        lines.append(np.array(numbers, np.int64))
+        batch.clear()
+        numbers.clear()
+
+    for line, fields in records:
+        if len(fields) != width:
+            raise ValueError(f"{given.name}, line {line}: {_ragged(fields, width, separator)}")
+        batch.append(fields)
+        numbers.append(line)
+        if len(batch) == _BATCH:
+            put_away()
+    put_away()
+    return {name: pa.chunked_array(parts) for name, parts in chunks.items()}, np.concatenate(lines)
+
+
+def _ragged(fields: Sequence[str], width: int, separator: str) -> str:
+    """The complaint about a row that has more or fewer fields than the header."""
+    name = _NAMES.get(separator, separator)
+    end = f": it ends with a {name}" if len(fields) > width and not fields[-1] else ""
+    return f"expected {width} field{'s' * (width > 1)}, as in the header; got {len(fields)}{end}"
