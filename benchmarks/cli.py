@@ -28,6 +28,9 @@ from benchmarks.scaling import scaling_runs, score_scaling
 from benchmarks.simulations import SIMULATIONS
 from benchmarks.speed.run import PARTS, run_parts
 from benchmarks.tables import EXPERIMENTS, run_experiment
+from benchmarks.use import N_ROWS as USE_ROWS
+from benchmarks.use import SETS as USE_SETS
+from benchmarks.use import run_use
 
 # Timings of synthetic rows: their runs, what a run does, and what the help says
 TIMINGS = {
@@ -77,6 +80,10 @@ def _parser() -> argparse.ArgumentParser:
     command = commands.add_parser("kernels", help="what each compiled kernel costs, compilation apart")
     command.set_defaults(command=_kernels)
     command.add_argument("names", nargs="?", type=_list_of(CASES), default=list(CASES), metavar="a,b")
+    command = commands.add_parser("use", help="what predictions of a fitted model cost, one thread, warm")
+    command.set_defaults(command=_use)
+    command.add_argument("--datasets", type=_list_of(USE_SETS), default=list(USE_SETS), metavar="a,b")
+    command.add_argument("--rows", type=int, default=USE_ROWS, metavar="N", help="rows that are predicted")
     command = commands.add_parser("big", help="fits to files and on Dask workers (extra dask)")
     command.set_defaults(command=_big)
     command.add_argument("--methods", type=_list_of(BIG_METHODS), default=list(BIG_METHODS), metavar="a,b")
@@ -163,6 +170,11 @@ def _speed(options) -> int:
 
 def _kernels(options) -> int:
     run_kernels(options.names)
+    return 0
+
+
+def _use(options) -> int:
+    run_use(options.datasets, options.rows)
     return 0
 
 

@@ -16,13 +16,16 @@ import numpy as np
 
 from benchmarks.machine import ROOT, provenance
 from benchmarks.rows import Store
+from treecdf._kernels.curves import forward_ascending
 from treecdf._kernels.histogram import add_trees, grow
 from treecdf._kernels.lbfgs import LINE, MEMORY, lbfgs_advance
 from treecdf._kernels.losses import logistic_loss, mlp_loss
+from treecdf._kernels.mixtures import mixture_forward, mixture_inverse, mixture_loss
 from treecdf._kernels.newton import STEP, newton_advance
 from treecdf._kernels.rows import arrange, descend, label, search_sums
-from treecdf._kernels.student import mixture_forward, mixture_inverse, mixture_loss
+from treecdf._kernels.tails import T5
 from treecdf._kernels.transform import LINEAR, NODE, forward, inverse
+from treecdf.bases.learners.boosting import packed_nodes
 from treecdf.data.basis import Basis
 
 N_ROWS = 20_000
@@ -74,6 +77,12 @@ def _forward() -> Case:
     return Case(forward, lambda: (*flow, u.copy(), np.zeros(N_ROWS)), N_ROWS, "row, 10 trees")
 
 
+def _forward_ascending() -> Case:
+    *trees, x, _ = _flow()
+    u = np.sort(np.random.default_rng(1).random((len(x), 10)), axis=1)
+    return Case(forward_ascending, lambda: (*trees, x, u.copy(), np.zeros(u.shape)), N_ROWS, "row, 10 trees, 10 points")
+
+
 def _inverse() -> Case:
     flow, u = _flow(), np.random.default_rng(1).random((N_ROWS, 1))
     return Case(inverse, lambda: (*flow, u.copy()), N_ROWS, "row, 10 trees")
@@ -96,11 +105,11 @@ def _grow() -> Case:
 def _add_trees() -> Case:
     codes, *parts = _binned(depth=5)
     column, cut, missing_left, leaf = (np.repeat(part, 10, axis=0) for part in parts)
-    cut += 32
-    leaf += 1.0
+    nodes = packed_nodes(column, cut + 32, missing_left, column >= 0)
+    rows = np.ascontiguousarray(codes.T)
     return Case(
         add_trees,
-        lambda: (codes, column, cut, missing_left, leaf, 0.1, np.zeros((N_ROWS, 1))),
+        lambda: (rows, nodes, leaf + 1.0, 0.1, np.zeros((N_ROWS, 1))),
         N_ROWS,
         "row, 10 trees of depth 5",
     )
@@ -188,6 +197,9 @@ def _lbfgs() -> Case:
     return Case(lbfgs_advance, arguments, N_SOLVED, "node, 9 parameters")
 
 
+TAILS = np.full(3, T5)
+
+
 def _mixture() -> tuple[np.ndarray, ...]:
     """Locations, log scales and log weights (n, 3) of the components."""
     rng = np.random.default_rng(0)
@@ -198,13 +210,13 @@ def _mixture() -> tuple[np.ndarray, ...]:
 def _mixture_forward() -> Case:
     parameters, y = _mixture(), np.random.default_rng(1).normal(size=(N_ROWS, 1))
     return Case(
-        mixture_forward, lambda: (y, *parameters, *(_blank(*y.shape) for _ in range(3))), N_ROWS, "row, 3 parts"
+        mixture_forward, lambda: (y, *parameters, TAILS, *(_blank(*y.shape) for _ in range(3))), N_ROWS, "row, 3 parts"
     )
 
 
 def _mixture_inverse() -> Case:
     parameters, u = _mixture(), np.random.default_rng(1).random((N_ROWS, 1))
-    return Case(mixture_inverse, lambda: (u, *parameters, _blank(*u.shape)), N_ROWS, "row, 3 parts")
+    return Case(mixture_inverse, lambda: (u, *parameters, TAILS, _blank(*u.shape)), N_ROWS, "row, 3 parts")
 
 
 def _mixture_loss() -> Case:
@@ -212,7 +224,7 @@ def _mixture_loss() -> Case:
     scores, y = np.hstack(scores), np.random.default_rng(1).normal(size=N_ROWS)
     return Case(
         mixture_loss,
-        lambda: (y, location, scores, -5.0, _blank(N_ROWS), _blank(*scores.shape), _blank(*scores.shape)),
+        lambda: (y, location, scores, T5, -5.0, _blank(N_ROWS), _blank(*scores.shape), _blank(*scores.shape)),
         N_ROWS,
         "row, 3 parts",
     )
@@ -220,6 +232,7 @@ def _mixture_loss() -> Case:
 
 CASES: dict[str, Callable[[], Case]] = {
     "forward": _forward,
+    "forward_ascending": _forward_ascending,
     "inverse": _inverse,
     "grow": _grow,
     "add_trees": _add_trees,

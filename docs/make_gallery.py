@@ -11,7 +11,8 @@ import pandas as pd
 from sklearn.datasets import load_diabetes
 from sklearn.model_selection import train_test_split
 
-from treecdf import TreeFlowRegressor, demo
+from treecdf import TreeFlowRegressor
+from treecdf.cli import demo
 from treecdf.plots import (
     CalibrationDisplay,
     ConditionalDensityDisplay,
@@ -76,8 +77,21 @@ def diabetes():
     save("effect_quantiles", CovariateEffectDisplay.from_estimator(model, X, "bmi", kind="quantiles"))
 
 
+def flats():
+    """The rents of the quick start: two flats of one size in two districts."""
+    rng = np.random.default_rng(0)
+    n = 1500
+    flats = pd.DataFrame({"area": rng.gamma(9, 8, n), "district": rng.choice(["old town", "harbour"], n)})
+    level = flats.district.map({"old town": 14.0, "harbour": 10.0})
+    rent = level * flats.area * rng.lognormal(0, 0.05 + 0.15 * (flats.district == "harbour"))
+    model = TreeFlowRegressor(effort="fast", random_state=0).fit(flats, rent.rename("rent"))
+    new = pd.DataFrame({"area": [60.0, 60.0], "district": ["old town", "harbour"]})
+    save("flats", ConditionalDensityDisplay.from_estimator(model, new, labels=["old town, 60 m2", "harbour, 60 m2"]))
+
+
 if __name__ == "__main__":
     GALLERY.mkdir(exist_ok=True)
+    flats()
     branches()
     load()
     two_outcomes()
