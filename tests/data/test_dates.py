@@ -52,7 +52,7 @@ def test_parts_are_those_of_the_calendar():
     days, month, weekday, hour = encoder(HOURS.to_numpy().astype("M8[us]")).T
     np.testing.assert_allclose(days, 13 * np.arange(N) / 24)
     np.testing.assert_array_equal(month, HOURS.month)
-    np.testing.assert_array_equal(weekday, HOURS.weekday)
+    np.testing.assert_array_equal(weekday, HOURS.day_of_week)
     np.testing.assert_array_equal(hour, HOURS.hour)
     assert str(encoder) == "days since 2025-12-01, month, weekday, hour"
 
