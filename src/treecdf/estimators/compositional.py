@@ -23,7 +23,8 @@ from treecdf._common.random import as_generator
 from treecdf._common.typing import Array, Ints
 from treecdf._common.validation import check_setting, is_int
 from treecdf.data.columns import Covariates
-from treecdf.data.table import learn_table, read_covariates, read_outcomes, read_table
+from treecdf.data.compositions import check_samples, read_compositions
+from treecdf.data.table import learn_table, read_covariates, read_table
 from treecdf.data.units import draw_folds
 from treecdf.estimators.links import FittedLink, fit_link
 from treecdf.estimators.regressor import TreeFlowRegressor
@@ -34,7 +35,6 @@ from treecdf.persist.checks.models import check_compositional, expect
 from treecdf.persist.files import kept_parameters, set_fitted, write_model
 from treecdf.training.parameters import check_parameter, read_settings
 
-_TOLERANCE = 1e-6  # Rows of sum one may be off by this.
 _N_FOLDS = 5  # Folds whose left-out rows choose penalties.
 _ZERO_DRAWS = 200  # Drawn presences that probabilities of zeros are means over, by default.
 FORMAT = "treecdf compositional model"  # of its file, and what that keeps of a fitted model
@@ -43,6 +43,7 @@ _FITTED = (
     "feature_names_in_",
     "covariates_",
     "n_taxa_",
+    "taxa_",
     "order_",
     "effects_",
     "presence_",
@@ -61,8 +62,8 @@ class CompositionalFlow(BaseEstimator):
     categorical_features : list of names or numbers of columns, or of booleans, default None
         Columns of X whose values are names, besides text and categories of a frame.
     flow : TreeFlowRegressor, default None
-        What learns a log ratio given x and its linear prediction, cloned for every taxon. None: a flow on the range
-        of the log ratio with smooth Logistic nodes.
+        What learns a log ratio given x and its linear prediction, cloned for every taxon; its bounds are set here, to
+        the range of the log ratio. None: a flow on that range with smooth Logistic nodes.
     n_jobs : int or None
         Processes that train the taxa (joblib). The model does not depend on it.
     random_state : int, Generator, RandomState or None
@@ -72,6 +73,8 @@ class CompositionalFlow(BaseEstimator):
     ----------
     n_taxa_ : int
         Columns of Y.
+    taxa_ : tuple of str
+        Their names, if Y was a frame or a BIOM table.
     order_ : array
         Columns of Y that are not always zero, the most abundant first: the order of the chain of ratios.
     presence_ : Presence
@@ -101,6 +104,7 @@ class CompositionalFlow(BaseEstimator):
     feature_names_in_: NDArray[np.object_]
     covariates_: Covariates
     n_taxa_: int
+    taxa_: tuple[str, ...]
     order_: Ints
     effects_: Effects
     presence_: Presence
@@ -128,8 +132,10 @@ class CompositionalFlow(BaseEstimator):
         ----------
         X : array or frame of shape (n, q)
             Covariates: numbers, text, categories, with missing values.
-        Y : array or frame of shape (n, taxa)
-            Compositions: not negative, each row of sum one (or of any sum, with `normalize`).
+        Y : array, frame, sparse matrix or BIOM table of shape (n, taxa)
+            Compositions: not negative, each row of sum one (or of any sum, with `normalize`). Columns of frames and
+            taxa of BIOM tables are known by their names from then on. Where X and Y name their samples (by an index
+            that is not just a numbering), the names must agree.
         groups : array of shape (n,), default None
             Rows of one group, such as samples of one person, are left out together where left-out rows decide.
 
@@ -140,7 +146,9 @@ class CompositionalFlow(BaseEstimator):
         """
         self._check_parameters()
         rng = as_generator(self.random_state)
-        y = read_compositions(Y, self.normalize)
+        given = read_compositions(Y, self.normalize)
+        check_samples(X, given.samples)
+        y = given.y
         table, schema = learn_table(X, y, None, groups, self.categorical_features, rng, merge=False)
         x = table.x
         if len(x) < 2:
@@ -156,8 +164,10 @@ class CompositionalFlow(BaseEstimator):
             fitted = self._fit_links(x, effects, ratios, fold, rng)
         links = tuple(part.link for part in fitted)
         state = {"n_taxa_": y.shape[1], "order_": order, "effects_": make_effects, "presence_": presence}
+        if given.taxa is not None:
+            state["taxa_"] = given.taxa
         replace_state(self, {**schema_state(schema), **state, "links_": links}, _FITTED)
-        for text in _told(fitted, order):
+        for text in _told(fitted, [str(k) if given.taxa is None else given.taxa[k] for k in order]):
             warnings.warn(text, UserWarning, stacklevel=2)
         return self
 
@@ -177,7 +187,7 @@ class CompositionalFlow(BaseEstimator):
             )
         return list(Parallel(self.n_jobs)(tasks))
 
-    def sample(self, X: ArrayLike, n_samples: int = 1, random_state: Any = None) -> Array:
+    def sample(self, X: ArrayLike, n_samples: int = 1, random_state: Any = None) -> Any:
         """Draws of compositions: each sums to one, absent taxa are 0.
 
         Parameters
@@ -192,7 +202,8 @@ class CompositionalFlow(BaseEstimator):
         Returns
         -------
         array of shape (n, n_samples, taxa)
-            The draws.
+            The draws. If X is a pandas frame and the taxa have names, a frame of n * n_samples rows, with the taxa as
+            columns and an index of the rows of X and the numbers of the draws.
         """
         check_is_fitted(self, "links_")
         check_setting("n_samples", n_samples, is_int(n_samples) and n_samples >= 0, "an integer of at least 0")
@@ -208,7 +219,7 @@ class CompositionalFlow(BaseEstimator):
                 ratios.put(k, rows, link.draw(u[rows], at[rows], effects[rows], ratios.features(k)[rows]))
         drawn = np.zeros((len(at), self.n_taxa_))
         drawn[:, self.order_] = ratios.abundances()
-        return drawn.reshape(len(x), n_samples, self.n_taxa_)
+        return self._named(X, drawn.reshape(len(x), n_samples, self.n_taxa_))
 
     def log_prob(self, X: ArrayLike, Y: ArrayLike) -> Array:
         """Log density of compositions, with respect to the measure named in the notes.
@@ -217,8 +228,8 @@ class CompositionalFlow(BaseEstimator):
         ----------
         X : array or frame of shape (n, q)
             Covariates.
-        Y : array or frame of shape (n, taxa)
-            Compositions.
+        Y : array, frame, sparse matrix or BIOM table of shape (n, taxa)
+            Compositions; columns with names may be in any order.
 
         Returns
         -------
@@ -226,7 +237,9 @@ class CompositionalFlow(BaseEstimator):
             -inf where a taxon is present that no training row had.
         """
         check_is_fitted(self, "links_")
-        y = read_compositions(Y, self.normalize, self.n_taxa_)
+        given = read_compositions(Y, self.normalize, self.n_taxa_, getattr(self, "taxa_", None))
+        check_samples(X, given.samples)
+        y = given.y
         x = read_table(schema_of(self), X, y, None).x
         unseen = np.setdiff1d(np.arange(self.n_taxa_), self.order_)
         possible = ~y[:, unseen].any(axis=1)
@@ -251,7 +264,7 @@ class CompositionalFlow(BaseEstimator):
         """Mean log density, so that model selection maximises the likelihood."""
         return float(self.log_prob(X, Y).mean())
 
-    def zero_prob(self, X: ArrayLike, n_draws: int = _ZERO_DRAWS, random_state: Any = 0) -> Array:
+    def zero_prob(self, X: ArrayLike, n_draws: int = _ZERO_DRAWS, random_state: Any = 0) -> Any:
         """Probability that each taxon is absent.
 
         Parameters
@@ -266,7 +279,8 @@ class CompositionalFlow(BaseEstimator):
         Returns
         -------
         array of shape (n, taxa)
-            Probabilities; their standard errors are at most 0.5 / sqrt(n_draws).
+            Probabilities; their standard errors are at most 0.5 / sqrt(n_draws). A frame if X is a pandas frame and
+            the taxa have names.
         """
         check_is_fitted(self, "links_")
         check_setting("n_draws", n_draws, is_int(n_draws) and n_draws >= 1, "an integer of at least 1")
@@ -278,7 +292,21 @@ class CompositionalFlow(BaseEstimator):
             for _ in range(n_draws):
                 chance += self.presence_.draw(effects, rng)[1]
         zero[:, self.order_] = 1 - chance / n_draws
-        return zero
+        return self._named(X, zero)
+
+    def _named(self, X: Any, values: Array) -> Any:
+        """Values (n, taxa) or (n, draws, taxa) as a pandas frame if X is one and the taxa have names."""
+        taxa = getattr(self, "taxa_", None)
+        if taxa is None or not hasattr(X, "index") or not hasattr(X, "iloc"):
+            return values
+        import pandas as pd
+
+        if values.ndim == 2:
+            return pd.DataFrame(values, index=X.index, columns=list(taxa))
+        rows = np.repeat(np.arange(len(values)), values.shape[1])
+        draws = np.tile(np.arange(values.shape[1]), len(values))
+        index = pd.MultiIndex.from_arrays([X.index.take(rows), draws], names=[X.index.name or "sample", "draw"])
+        return pd.DataFrame(values.reshape(-1, len(taxa)), index=index, columns=list(taxa))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model to a file that `load_model` reads; see `TreeFlowRegressor.save`."""
@@ -316,10 +344,10 @@ class CompositionalFlow(BaseEstimator):
         check_setting("flow.categorical_features", names, names is None, "None: name columns of X in CompositionalFlow")
 
 
-def _told(fitted: Sequence[FittedLink], order: Ints) -> list[str]:
-    """What a person should hear of the flows of the taxa of `order`, whatever processes trained them."""
-    interrupted = [str(taxon) for taxon, part in zip(order, fitted, strict=True) if part.was_interrupted]
-    repeating = [str(taxon) for taxon, part in zip(order, fitted, strict=True) if part.has_repeats]
+def _told(fitted: Sequence[FittedLink], taxa: Sequence[str]) -> list[str]:
+    """What a person should hear of the flows of the taxa, whatever processes trained them."""
+    interrupted = [taxon for taxon, part in zip(taxa, fitted, strict=True) if part.was_interrupted]
+    repeating = [taxon for taxon, part in zip(taxa, fitted, strict=True) if part.has_repeats]
     told = []
     if interrupted:
         told.append(f"The fit was interrupted; trees are missing for these columns of Y: {', '.join(interrupted)}.")
@@ -330,26 +358,3 @@ def _told(fitted: Sequence[FittedLink], order: Ints) -> list[str]:
             "adding noise between -1/2 and 1/2, drawn evenly, to every count that is not 0."
         )
     return told
-
-
-# Reading
-
-
-def read_compositions(Y: ArrayLike, normalize: bool, n_taxa: int | None = None) -> Array:
-    """Compositions (n, taxa) as float64, each of sum one."""
-    y = read_outcomes(Y, n_taxa)
-    if y.shape[1] < 2:
-        raise ValueError(f"Expected Y of shape (n, taxa) with at least 2 taxa; got {y.shape}.")
-    if (y < 0).any():
-        row, column = np.argwhere(y < 0)[0]
-        raise ValueError(f"Y is {y[row, column]:g} in row {row}, taxon {column}: abundances must not be negative.")
-    total = y.sum(axis=1)
-    if not total.all():
-        raise ValueError(f"Row {int(np.argmin(total))} of Y is all zero: a composition needs something present.")
-    off = np.abs(total - 1) > _TOLERANCE
-    if off.any() and not normalize:
-        row = int(np.argmax(off))
-        raise ValueError(
-            f"Row {row} of Y sums to {total[row]:g}, not to 1. Divide rows by their sums, or set normalize=True."
-        )
-    return y / total[:, None]

@@ -59,8 +59,9 @@ def fit_link(
     center, scale = _nan_moments(raw)
     z = standardized(raw, center, scale)
     slopes, left_out = _ridge(z, log_ratio, effects.shape[1], fold)
-    own = _bounded_flow(log_ratio) if flow is None else clone(flow)
-    settings = read_settings(own.set_params(random_state=seed).get_params(deep=False))
+    own = _usual_flow() if flow is None else clone(flow)
+    own.set_params(bounds=_bounds(log_ratio), random_state=seed)
+    settings = read_settings(own.get_params(deep=False))
     fitted = fit_table(settings, (np.column_stack([x, left_out]), log_ratio, None, None), None, NoCheckpoint())
     rare = _student(log_ratio, x.shape[1] + 1)
     link = Link(center, scale, slopes, _with_rare(fitted.attributes["mixture_"], rare, 1 / (len(x) + 1)))
@@ -96,15 +97,18 @@ def _ridge_path(z: Array, y: Array, n_effects: int) -> list[Array]:
     return [solve(gram + np.diag(penalty), target, assume_a="pos") for penalty in penalties]
 
 
-def _bounded_flow(log_ratio: Array) -> TreeFlowRegressor:
-    """A flow on the range of the log ratios.
+def _bounds(log_ratio: Array) -> tuple[float, float]:
+    """The range of the log ratios and a little more, whatever flow learns them.
 
     Tails must be light: of a hundred taxa one whose log ratio strays far above takes the whole.
     """
     margin = _MARGIN * np.ptp(log_ratio) or 1.0
-    bounds = float(log_ratio.min() - margin), float(log_ratio.max() + margin)
-    stages = [Stage(Logistic(basis="auto"), max_depth=4)]
-    return TreeFlowRegressor(base="box", structure="joint", stages=stages, c0=0.1, bounds=bounds)
+    return float(log_ratio.min() - margin), float(log_ratio.max() + margin)
+
+
+def _usual_flow() -> TreeFlowRegressor:
+    """A flow on a box with smooth nodes."""
+    return TreeFlowRegressor(base="box", structure="joint", stages=[Stage(Logistic(basis="auto"), max_depth=4)], c0=0.1)
 
 
 def _with_rare(flow: Mixture, rare: Mixture, weight: float) -> Mixture:

@@ -94,6 +94,8 @@ def check_compositional(fitted: Mapping[str, FromFile]) -> None:
     visit = _Visitor()
     _, q = _check_covariates(fitted, visit)
     expect(type(n_taxa) is int and 2 <= n_taxa <= _MOST_TAXA, f"2 to {_MOST_TAXA} taxa")
+    if "taxa_" in fitted:
+        expect_texts(fitted["taxa_"], "taxa_", n_taxa)
     expect_array(order, "order_", (-1,), np.int64, 0, n_taxa - 1)
     expect(len(np.unique(order)) == len(order), "every taxon once")
     visit(effects, q, Effects)
