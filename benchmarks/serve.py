@@ -88,11 +88,11 @@ def _wait(port: int) -> None:
     """Wait until a server is ready, at most two minutes."""
     end = time.monotonic() + 120
     while time.monotonic() < end:
-        with suppress(OSError, http.client.HTTPException):
-            with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=30)) as connection:
-                connection.request("GET", "/v2/health/ready")
-                if connection.getresponse().status == 200:
-                    return
+        own = closing(http.client.HTTPConnection("127.0.0.1", port, timeout=30))
+        with suppress(OSError, http.client.HTTPException), own as connection:
+            connection.request("GET", "/v2/health/ready")
+            if connection.getresponse().status == 200:
+                return
         time.sleep(0.1)
     raise TimeoutError("the server was not ready within two minutes")
 
@@ -176,7 +176,7 @@ def _malformed(process, port: int, rows, n: int) -> list[list[str]]:
     rng = random.Random(0)
     requests = [malformed(good, rng) for _ in range(n)]
     counts: dict[int, int] = {}
-    growth = before = 0.0
+    before = 0.0
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     for k, (path, body) in enumerate(requests):
         if k == n // 10:  # what is made at first use is there

@@ -55,7 +55,7 @@ def test_it_listens_on_this_machine_only_and_answers(path):
         listeners = Path("/proc/net/tcp")
         if listeners.exists():
             own = [line.split()[1] for line in listeners.read_text().splitlines()[1:]]
-            assert [address for address in own if address.endswith(f":{port:04X}")][0].startswith("0100007F")
+            assert next(address for address in own if address.endswith(f":{port:04X}")).startswith("0100007F")
 
 
 def test_an_address_that_is_taken_is_told(path, capsys):

@@ -266,8 +266,8 @@ def _add_serve(commands: Commands) -> None:
     serve = commands.add_parser(
         "serve",
         help="answer questions about a model over HTTP, on this machine by default",
-        description="Answer over HTTP: density, CDF, quantiles, intervals, mean and samples as plain JSON, and the Open "
-        "Inference Protocol. There are no passwords: put a server that has them before it, if it is to be open.",
+        description="Answer over HTTP: density, CDF, quantiles, intervals, mean and samples as plain JSON, and the "
+        "Open Inference Protocol. There are no passwords: put a server that has them before it, if it is to be open.",
     )
     serve.add_argument("model", type=Path, help="file that `treecdf fit` wrote")
     serve.add_argument("--host", default="127.0.0.1", help="address to listen at (default: %(default)s)")

@@ -121,7 +121,8 @@ class Served:
 
     def distribution(self, table: TableOfRequest) -> ConditionalDistribution:
         """The distributions at the rows of a table."""
-        found: ConditionalDistribution = self.model.predict_distribution(table)
+        frame: Any = table  # as much of one as is asked for
+        found: ConditionalDistribution = self.model.predict_distribution(frame)
         return found
 
     def notes(self, table: TableOfRequest) -> list[str]:
