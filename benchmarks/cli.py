@@ -25,6 +25,8 @@ from benchmarks.quick import BASELINE, compare, run_quick, table
 from benchmarks.report import PAGES, write_reports
 from benchmarks.rows import Store, latest, run_all
 from benchmarks.scaling import scaling_runs, score_scaling
+from benchmarks.serve import N_MALFORMED, run_serve
+from benchmarks.serve import SECONDS as SERVE_SECONDS
 from benchmarks.simulations import SIMULATIONS
 from benchmarks.speed.run import PARTS, run_parts
 from benchmarks.tables import EXPERIMENTS, run_experiment
@@ -84,6 +86,10 @@ def _parser() -> argparse.ArgumentParser:
     command.set_defaults(command=_use)
     command.add_argument("--datasets", type=_list_of(USE_SETS), default=list(USE_SETS), metavar="a,b")
     command.add_argument("--rows", type=int, default=USE_ROWS, metavar="N", help="rows that are predicted")
+    command = commands.add_parser("serve", help="a server under load and malformed requests (extra serve)")
+    command.set_defaults(command=_serve)
+    command.add_argument("--seconds", type=float, default=SERVE_SECONDS, metavar="N", help="of each load")
+    command.add_argument("--malformed", type=int, default=N_MALFORMED, metavar="N", help="malformed requests")
     command = commands.add_parser("big", help="fits to files and on Dask workers (extra dask)")
     command.set_defaults(command=_big)
     command.add_argument("--methods", type=_list_of(BIG_METHODS), default=list(BIG_METHODS), metavar="a,b")
@@ -175,6 +181,11 @@ def _kernels(options) -> int:
 
 def _use(options) -> int:
     run_use(options.datasets, options.rows)
+    return 0
+
+
+def _serve(options) -> int:
+    run_serve(options.seconds, n_malformed=options.malformed)
     return 0
 
 

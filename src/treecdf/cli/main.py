@@ -42,7 +42,11 @@ _MODULES = {
     "quantiles": "questions",
     "sample": "questions",
     "plot": "pictures",
+    "serve": "serve",
 }
+# What commands need beside treecdf itself, and the extra that brings it
+_NEEDS = {"serve": (("starlette", "uvicorn"), "serving needs starlette and uvicorn: pip install 'treecdf[serve]'")}
+_TABLES_NEED = (("pandas", "pyarrow"), "tables need pandas and pyarrow: pip install 'treecdf[cli]'")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -136,6 +140,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", metavar="command")
     _add_fit(commands)
     _add_questions(commands)
+    _add_serve(commands)
     demo = commands.add_parser(
         "demo",
         help="fit an embedded example in seconds and draw what was learnt",
@@ -257,6 +262,33 @@ def _add_plot(commands: Commands) -> None:
     plot.add_argument("--out", type=Path, required=True, metavar="PICTURE", help="PNG, PDF, SVG or JPG")
 
 
+def _add_serve(commands: Commands) -> None:
+    serve = commands.add_parser(
+        "serve",
+        help="answer questions about a model over HTTP, on this machine by default",
+        description="Answer over HTTP: density, CDF, quantiles, intervals, mean and samples as plain JSON, and the "
+        "Open Inference Protocol. There are no passwords: put a server that has them before it, if it is to be open.",
+    )
+    serve.add_argument("model", type=Path, help="file that `treecdf fit` wrote")
+    serve.add_argument("--host", default="127.0.0.1", help="address to listen at (default: %(default)s)")
+    serve.add_argument("--port", type=int, default=8000, help="0 for any that is free (default: %(default)s)")
+    serve.add_argument("--name", help="of the model in addresses (default: that of the file without its ending)")
+    serve.add_argument("--threads", type=_positive, help="requests that are worked on at a time (default: all cores)")
+    for flag, default, text in (
+        ("body", 4_000_000, "bytes of a request"),
+        ("rows", 1_000, "rows of a request"),
+        ("draws", 1_000, "draws for each row"),
+        ("levels", 100, "levels of quantiles, or outcomes at a row"),
+        ("values", 1_000_000, "numbers in an answer"),
+        ("waiting", 256, "requests at a time, those that wait included"),
+    ):
+        told = f"{text}, at most (default: %(default)s)"
+        serve.add_argument(f"--max-{flag}", type=_positive, default=default, metavar="N", help=told)
+    told = "between a signal to stop and the last new request (default: %(default)s)"
+    serve.add_argument("--notice", type=_seconds, default=1.0, metavar="SECONDS", help=told)
+    serve.set_defaults(run=_command("serve"))
+
+
 def _question(commands: Commands, name: str, text: str, needs_table: bool = True) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = commands.add_parser(
         name,
@@ -297,8 +329,9 @@ def _command(name: str) -> Callable[[argparse.Namespace], None]:
     """The command of that name, whose imports wait until it runs."""
 
     def run(args: argparse.Namespace) -> None:
-        if any(importlib.util.find_spec(package) is None for package in ("pandas", "pyarrow")):
-            raise ImportError("tables need pandas and pyarrow: pip install 'treecdf[cli]'")
+        packages, complaint = _NEEDS.get(name, _TABLES_NEED)
+        if any(importlib.util.find_spec(package) is None for package in packages):
+            raise ImportError(complaint)
         getattr(importlib.import_module(f"treecdf.cli.{_MODULES[name]}"), name)(args)
 
     return run
@@ -309,6 +342,17 @@ def _positive(text: str) -> int:
     if not text.isdigit() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"expected a number of at least 1; got {text!r}")
     return int(text)
+
+
+def _seconds(text: str) -> float:
+    """A number of seconds from 0 to 3600."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds <= 3600:
+        raise argparse.ArgumentTypeError(f"expected seconds from 0 to 3600; got {text!r}")
+    return seconds
 
 
 def _level(text: str) -> float:
