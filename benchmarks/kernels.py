@@ -105,11 +105,10 @@ def _grow() -> Case:
 def _add_trees() -> Case:
     codes, *parts = _binned(depth=5)
     column, cut, missing_left, leaf = (np.repeat(part, 10, axis=0) for part in parts)
-    nodes = packed_nodes(column, cut + 32, missing_left, column >= 0)
-    rows = np.ascontiguousarray(codes.T)
+    nodes = packed_nodes(column, cut + 32, missing_left)
     return Case(
         add_trees,
-        lambda: (rows, nodes, leaf + 1.0, 0.1, np.zeros((N_ROWS, 1))),
+        lambda: (codes, *nodes, leaf + 1.0, 0.1, np.zeros((N_ROWS, 1))),
         N_ROWS,
         "row, 10 trees of depth 5",
     )

@@ -378,19 +378,21 @@ def walk(tree, codes, row):
     return leaf[node - len(column)]
 
 
-@pytest.mark.parametrize(("depth", "n_outputs"), [(1, 1), (3, 1), (4, 3)])
-def test_added_trees_are_those_of_a_plain_walk(depth, n_outputs):
+@pytest.mark.parametrize(
+    ("depth", "n_outputs", "n"), [(1, 1, 40), (3, 1, 40), (4, 3, 40), (4, 1, 3), (7, 2, 40), (9, 1, 40), (2, 1, 530)]
+)
+def test_added_trees_are_those_of_a_plain_walk(depth, n_outputs, n):
+    """Few rows and deep levels go row by row, more rows many at a time, in tiles."""
     rng = np.random.default_rng(depth)
-    codes = rng.integers(0, 8, (3, 40)).astype(np.uint8)
+    codes = rng.integers(0, 8, (3, n)).astype(np.uint8)
     inner = (6, 2**depth - 1)
     column, cut, missing_left = rng.integers(-1, 3, inner), rng.integers(1, 8, inner), rng.integers(0, 2, inner)
     leaf = rng.normal(size=(6, 2**depth, n_outputs))
-    start = rng.normal(size=(40, n_outputs))
+    start = rng.normal(size=(n, n_outputs))
     scores = start.copy()
-    nodes = packed_nodes(column, cut, missing_left, column >= 0)
-    add_trees(np.ascontiguousarray(codes.T), nodes, leaf, 0.3, scores)
+    add_trees(codes, *packed_nodes(column, cut, missing_left), leaf, 0.3, scores)
     trees = list(zip(column, cut, missing_left, leaf, strict=True))
-    expected = [start[i] + 0.3 * np.sum([walk(tree, codes, i) for tree in trees], axis=0) for i in range(40)]
+    expected = [start[i] + 0.3 * np.sum([walk(tree, codes, i) for tree in trees], axis=0) for i in range(n)]
     np.testing.assert_allclose(scores, expected, rtol=1e-12)
 
 

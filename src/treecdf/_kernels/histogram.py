@@ -11,7 +11,11 @@ import numpy as np
 from treecdf._kernels.compiling import inlined_kernel, ordered_kernel
 
 _TILE_SUMS = 2**16  # numbers of the histograms that are made at a time (512 kB), so that they stay in the cache
-_TILE_ROWS = 256  # rows that go through a tree together when it predicts
+_TILE_ROWS = 512  # rows that go through a tree together when it predicts
+# Levels of a tree whose nodes are compared with all rows of a tile, in vector units: cheaper than to walk down row by
+# row as long as a level has few nodes
+_LEVELS_TOGETHER = 5
+_FEW_ROWS = 32  # fewer rows walk down by themselves
 _TILE_COLUMNS = 32  # columns that are looked at together at least: each tile copies the rows' gradients
 
 
@@ -259,34 +263,89 @@ def add_leaves(codes, root_of, column, cut, missing_left, leaf, rate, scores):
 
 
 @ordered_kernel
-def add_trees(codes, nodes, leaf, rate, scores):
-    """Add `rate` times the leaves of all trees to the scores (n, K) of every row, whose bins are codes (n, q).
+def add_trees(codes, column, first, last, leaf, rate, scores):
+    """Add `rate` times the leaves of all trees to the scores (n, K) of every row, whose bins are codes (q, n).
 
-    nodes (trees, 2^D - 1): column, first and span of each inner node, as `packed_nodes` puts them into one number. A
-    row goes right if its bin minus `first`, as a byte, is above the span: then the bin is past the cut, or missing.
+    column, first, last (trees, 2^D - 1): a row goes left at an inner node if its bin is at least `first`, which is 1
+    where missing rows go right, and at most `last`, which is 255 where there is no split.
     """
     n_trees, n_leaves, n_outputs = leaf.shape
-    n, q = codes.shape
-    n_inner, byte = np.uint64(n_leaves - 1), np.uint64(255)
-    bins, inner, leaves, sums = codes.reshape(-1), nodes.reshape(-1), leaf.reshape(-1), scores.reshape(-1)
-    # The rows of a tile take a step of their walk together: the processor works on many of them at the same time.
+    n = codes.shape[1]
+    deepest = 0
+    while 1 << deepest < n_leaves:
+        deepest += 1
+    places, rights = np.empty(_TILE_ROWS, np.uint8), np.empty(_TILE_ROWS, np.uint8)
     at = np.empty(_TILE_ROWS, np.uint64)
-    for first in range(0, n, _TILE_ROWS):
-        size = min(_TILE_ROWS, n - first)
+    together = min(deepest, _LEVELS_TOGETHER)
+    for begin in range(0, n, _TILE_ROWS):
+        size = min(_TILE_ROWS, n - begin)
+        if size < _FEW_ROWS:
+            _walk_rows(codes, begin, column, first, last, leaf, rate, scores)
+            break
+        place, right = places[:size], rights[:size]
         for t in range(n_trees):
-            root, width = np.uint64(t) * n_inner, 1
-            for i in range(size):
-                at[i] = np.uint64(0)
-            while width < n_leaves:
+            place[:] = 0
+            for level in range(together):
+                right[:] = 0
+                for k in range(1 << level):
+                    node = (1 << level) - 1 + k
+                    if last[t, node] < 255 or first[t, node] > 0:
+                        bins = codes[column[t, node]][begin : begin + size]
+                        _mark_right(bins, first[t, node], last[t, node], np.uint8(k), place, right)
                 for i in range(size):
-                    k = at[np.uint64(i)]
-                    node = inner[root + k]
-                    code = np.uint64(bins[np.uint64((first + i) * q) + (node >> np.uint64(16))])
-                    is_right = ((code + np.uint64(256) - ((node >> np.uint64(8)) & byte)) & byte) > (node & byte)
-                    at[np.uint64(i)] = k + k + np.uint64(1) + np.uint64(is_right)
-                width *= 2
+                    place[i] = np.uint8(2 * place[i] + right[i])
             for i in range(size):
-                k = (np.uint64(t * n_leaves) + at[np.uint64(i)] - n_inner) * np.uint64(n_outputs)
-                row = np.uint64((first + i) * n_outputs)
-                for o in range(n_outputs):
-                    sums[row + np.uint64(o)] += rate * leaves[k + np.uint64(o)]
+                at[i] = place[i]
+            for level in range(together, deepest):
+                _walk_level(codes, begin, size, t, level, column, first, last, at)
+            _add_leaf_values(leaf, t, at, begin, size, rate, n_outputs, scores)
+
+
+@ordered_kernel
+def _walk_rows(codes, begin, column, first, last, leaf, rate, scores):
+    """What `add_trees` does for the few rows from `begin` on, one after the other."""
+    n_trees, n_leaves, n_outputs = leaf.shape
+    n, n_inner = np.uint64(codes.shape[1]), np.uint64(n_leaves - 1)
+    bins, columns, firsts, lasts = codes.reshape(-1), column.reshape(-1), first.reshape(-1), last.reshape(-1)
+    for i in range(begin, codes.shape[1]):
+        row = np.uint64(i)
+        for t in range(n_trees):
+            root, k = np.uint64(t) * n_inner, np.uint64(0)
+            while k < n_inner:
+                node = root + k
+                code = bins[np.uint64(columns[node]) * n + row]
+                k = k + k + np.uint64(1) + np.uint64((code > lasts[node]) | (code < firsts[node]))
+            for o in range(n_outputs):
+                scores[row, np.uint64(o)] += rate * leaf[np.uint64(t), k - n_inner, np.uint64(o)]
+
+
+@inlined_kernel
+def _mark_right(bins, first, last, k, place, right):
+    """right[i] <- 1 for the rows that are at node k of a level and go right; bytes, many rows at a time."""
+    for i in range(bins.size):
+        right[i] |= np.uint8(((bins[i] > last) | (bins[i] < first)) & (place[i] == k))
+
+
+@inlined_kernel
+def _walk_level(codes, begin, size, t, level, column, first, last, at):
+    """Move rows from their nodes of a level to those of the next, each row by itself."""
+    flat, n, before = codes.reshape(-1), np.uint64(codes.shape[1]), np.uint64((1 << level) - 1)
+    t = np.uint64(t)
+    for i in range(size):
+        k = at[np.uint64(i)]
+        node = before + k
+        code = flat[np.uint64(column[t, node]) * n + np.uint64(begin + i)]
+        at[np.uint64(i)] = k + k + np.uint64((code > last[t, node]) | (code < first[t, node]))
+
+
+@inlined_kernel
+def _add_leaf_values(leaf, t, at, begin, size, rate, n_outputs, scores):
+    """Add `rate` times the leaves `at` of tree t to the scores of the rows of a tile."""
+    if n_outputs == 1:  # the usual case, written out so that nothing but the leaf depends on the row
+        values, sums = leaf[t].reshape(-1), scores[begin : begin + size].reshape(-1)
+        for i in range(size):
+            sums[i] += rate * values[at[np.uint64(i)]]
+    else:
+        for i in range(size):
+            for o in range(n_outputs):
+                scores[np.uint64(begin + i), np.uint64(o)] += rate * leaf[np.uint64(t), at[np.uint64(i)], np.uint64(o)]

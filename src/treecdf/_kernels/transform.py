@@ -73,20 +73,20 @@ def network_logit(theta, i, kind, x, row, value):
 @kernel
 def trees_logit(theta, i, kind, x, row):
     """Log-odds of node i's boosted trees at covariates x[row]; NaN goes where missing values went in training."""
-    rounds, n_leaves = kind[1], 1 << kind[2]
-    score, offset = theta[i, 0], 1
-    for _ in range(rounds):
-        first, width, k = 0, 1, 0
-        while width < n_leaves:
-            at = offset + 3 * (first + k)
-            value = x[row, int(theta[i, at])]
-            goes_right = value > theta[i, at + 1] or (np.isnan(value) and theta[i, at + 2] == 0.0)
-            k = 2 * k + (1 if goes_right else 0)
-            first += width
-            width *= 2
-        offset += 3 * first
-        score += theta[i, offset + k]
-        offset += n_leaves
+    n_inner = np.uint64((1 << kind[2]) - 1)
+    i, row, one, three = np.uint64(i), np.uint64(row), np.uint64(1), np.uint64(3)
+    score, offset = theta[i, 0], one
+    for _ in range(kind[1]):
+        k = np.uint64(0)
+        while k < n_inner:
+            at = offset + three * k
+            value = x[row, np.uint64(np.int64(theta[i, at]))]
+            # No branch: the processor cannot guess where a row goes.
+            goes_right = (value > theta[i, at + one]) | (np.isnan(value) & (theta[i, at + one + one] == 0.0))
+            k = k + k + one + np.uint64(goes_right)
+        offset += three * n_inner
+        score += theta[i, offset + k - n_inner]
+        offset += n_inner + one
     return score
 
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from treecdf._common.typing import Array, Bools, Ints
 from treecdf._kernels.histogram import add_leaves, add_trees, grow
@@ -83,8 +82,7 @@ class BoostedScores:
         """Scores (n, K) of covariates x (n, q)."""
         scores = np.tile(self.start, (len(x), 1))
         used, nodes = self._packed
-        codes = np.ascontiguousarray(self.bins.codes(x, used)[used].T)
-        add_trees(codes, nodes, self.leaf, self.rate, scores)
+        add_trees(self.bins.codes(x, used), *nodes, self.leaf, self.rate, scores)
         return scores
 
     def moved(self, shift: float, n_first: int) -> BoostedScores:
@@ -94,22 +92,21 @@ class BoostedScores:
         return replace(self, start=start)
 
     @cached_property
-    def _packed(self) -> tuple[Ints, NDArray[np.uint64]]:
-        """The covariates that are used, few of a wide table, and the inner nodes as numbers; made once."""
+    def _packed(self) -> tuple[Ints, tuple[Ints, Codes, Codes]]:
+        """The covariates that are used, few of a wide table, and the inner nodes for `add_trees`; made once."""
         used = np.unique(np.append(self.column[self.column >= 0], 0))
-        return used, packed_nodes(np.searchsorted(used, self.column), self.cut, self.missing_left, self.column >= 0)
+        return used, packed_nodes(self.column, self.cut, self.missing_left)
 
 
-def packed_nodes(column: Ints, cut: Ints, missing_left: Ints, is_split: Bools) -> NDArray[np.uint64]:
-    """Inner nodes of trees as `add_trees` reads them: column, first bin and span of the bins that go left.
+def packed_nodes(column: Ints, cut: Ints, missing_left: Ints) -> tuple[Ints, Codes, Codes]:
+    """Inner nodes of trees as `add_trees` reads them: column, first and last of the bins that go left.
 
-    Bin 0 holds the missing rows. They are among the bins 0 to `cut` that go left, or these are 1 to `cut`, and bin 0
-    minus 1 is the largest byte. Where there is no split all bins go left.
+    Bin 0 holds the missing rows. Where there is no split all bins go left.
     """
+    is_split = column >= 0
     first = np.where(is_split & (missing_left == 0), 1, 0)
-    span = np.where(is_split, np.clip(cut - first, 0, 255), 255)
-    packed = (np.where(is_split, column, 0) << 16) + (first << 8) + span
-    return packed.astype(np.uint64)
+    last = np.where(is_split, np.clip(cut, 0, 255), 255)
+    return np.where(is_split, column, 0), first.astype(np.uint8), last.astype(np.uint8)
 
 
 def boost_scores(

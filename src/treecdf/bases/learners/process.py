@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
@@ -11,6 +12,7 @@ from scipy.optimize import minimize
 from sklearn.exceptions import ConvergenceWarning
 
 from treecdf._common.typing import Array, Ints
+from treecdf._kernels.processes import add_process
 from treecdf.bases.learners.protocol import AlwaysTried
 
 _ROOT5 = np.sqrt(5.0)
@@ -19,7 +21,6 @@ _PRECISION = (0.5, 0.1, 0.1, 0.1)  # of the priors of these, in the same order
 _BOUNDS = ((-3.0, 6.0), (-4.0, 4.0), (-7.0, 2.0), (-6.0, 3.0))  # of these, in the same order
 _NOISE_FACTORS = (0.5, 1.0, 2.0, 4.0)  # of the tuned noise variance; out-of-fold rows decide
 _JITTER = 1e-9  # added to the diagonal of kernels, so that rows at the same place do not make them singular
-_CHUNK_ROWS = 4096  # rows that are predicted together
 _NO_KERNEL = 1e10  # loss where the kernel matrix cannot be decomposed
 
 
@@ -86,11 +87,16 @@ class FittedProcess:
 
     def __call__(self, x: Array) -> Array:
         """Predictions (n,) of standardised covariates x (n, q)."""
-        parts = [
-            _matern(part, self.inducing, self.log_params)[0] @ self.weights
-            for part in np.split(x, range(_CHUNK_ROWS, len(x), _CHUNK_ROWS))
-        ]
-        return np.concatenate(parts) + x @ self.slopes
+        scales, inducing, weights = self._scaled
+        mean = x @ self.slopes
+        add_process(x / scales, inducing, weights, mean)
+        return mean
+
+    @cached_property
+    def _scaled(self) -> tuple[Array, Array, Array]:
+        """Length scales (q,), inducing rows (q, m) in their units, weights (m,) times the signal; made once."""
+        scales, signal = np.exp(self.log_params[:-3]), np.exp(2 * self.log_params[-3])
+        return scales, np.ascontiguousarray((self.inducing / scales).T), signal * self.weights
 
 
 def _fit(
