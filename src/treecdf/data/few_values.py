@@ -10,7 +10,7 @@ import numpy as np
 from treecdf._common.typing import Array, Ints
 from treecdf.data.grids import AnyGrid, ClosedGrid, ListedValues
 
-_FEWEST_ROWS = 10  # distinct rows that few values can be told of
+FEWEST_ROWS = 10.0  # weight of the rows that few values can be told of
 _ROWS_OF_A_VALUE = 2  # distinct rows for each value of a grid, on average
 _MOST_CELLS = 100  # of the inner nine tenths of the rows
 _MOST_CELLS_OF_SEVERAL = 20  # the same where there are several outcomes, whose cells take longer to integrate
@@ -25,14 +25,14 @@ _OFF_GRID = 1e-2  # of a step: outcomes that are farther from every point are on
 _MOST_CELLS_IN_ALL = 1e7  # between the smallest and the largest outcome
 
 
-def find_values(y: Array, is_only: bool = True) -> AnyGrid | None:
+def find_values(y: Array, total: float, is_only: bool = True) -> AnyGrid | None:
     """The grid, or the list of values, of an outcome y (n,) that has few of them; None if it has not.
 
-    y holds one number for each distinct row; is_only: it is the only outcome.
+    y holds one number for each distinct row, total is the sum of their weights; is_only: it is the only outcome.
     """
     n = len(y)
     values, count = distinct_values(y)
-    if len(values) < 2 or n < max(_FEWEST_ROWS, _ROWS_OF_A_VALUE * len(values)):
+    if len(values) < 2 or n < _ROWS_OF_A_VALUE * len(values) or total < FEWEST_ROWS:
         return None
     step = step_of(values)
     if step > 0:
@@ -50,7 +50,10 @@ def closed_grid(y: Array, step: float) -> ClosedGrid:
     """The grid of this step that outcomes y (n,) are on, with the ends that their numbers speak for."""
     place, count = np.unique(np.round((y - y.min()) / step), return_counts=True)
     origin = float(y.min())
-    ends = np.array([_end(place, count), -_end(-place[::-1], count[::-1])])
+    if len(place) == 2:  # of two values there is no third
+        ends = place
+    else:
+        ends = np.array([_end(place, count), -_end(-place[::-1], count[::-1])])
     return ClosedGrid(np.array([origin]), np.array([step]), origin + step * ends)
 
 

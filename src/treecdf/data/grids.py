@@ -82,10 +82,6 @@ class Grid:
         lower, upper = self.sides(y)
         return np.asarray(lower + (upper - lower) * rng.random(y.shape))
 
-    def describe(self) -> str:
-        """The grid in words."""
-        return f"in steps of {', '.join(f'{step:g}' for step in self.step)}"
-
 
 @dataclass(frozen=True)
 class ClosedGrid(Grid):

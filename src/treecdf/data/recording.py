@@ -10,7 +10,7 @@ import numpy as np
 
 from treecdf._common.typing import Array, Ints
 from treecdf._common.validation import is_real
-from treecdf.data.few_values import closed_grid, distinct_values, find_values, step_of
+from treecdf.data.few_values import FEWEST_ROWS, closed_grid, distinct_values, find_values, step_of
 from treecdf.data.grids import AnyGrid, ClosedGrid, Grid, ListedValues, cells_of
 from treecdf.data.table import Table
 
@@ -25,7 +25,6 @@ __all__ = [
     "find_atoms",
     "is_few",
     "note_on_few_values",
-    "note_on_two_values",
     "notes",
     "read_atoms",
     "read_grid",
@@ -34,7 +33,6 @@ __all__ = [
 ]
 FEW = "few"  # the default of `resolution`: a grid, or atoms, if the outcome has few values
 
-_FEWEST_ROWS = 10.0  # weight of the rows that a value needs to be found as an atom
 _SMALLEST_SHARE = 0.02  # share of all rows that a value needs to be found as an atom
 _WORTH_A_HINT = 0.1  # share of all rows that a value of a rounded outcome needs to be told: smaller ones are everywhere
 _STANDS_OUT = 10.0  # an atom comes so many times as often as the values around it
@@ -67,8 +65,8 @@ def find_atoms(y: Array, weight: Array) -> Array:
     values, place = np.unique(y, return_inverse=True)
     count = np.bincount(place, weight)
     if len(values) == 2:
-        return values if count.min() >= 2 and count.sum() >= _FEWEST_ROWS else values[:0]
-    often = np.flatnonzero(count >= max(_FEWEST_ROWS, _SMALLEST_SHARE * weight.sum()))
+        return values if count.min() >= 2 and count.sum() >= FEWEST_ROWS else values[:0]
+    often = np.flatnonzero(count >= max(FEWEST_ROWS, _SMALLEST_SHARE * weight.sum()))
     found = []
     for k in often:
         around = np.r_[count[max(k - _NEIGHBOURS, 0) : k], count[k + 1 : k + 1 + _NEIGHBOURS]]
@@ -84,9 +82,9 @@ def read_grid(resolution: Setting, table: Table) -> AnyGrid | None:
         return None
     d = table.y.shape[1]
     if is_few(resolution) and d == 1:
-        return find_values(table.y[:, 0])
+        return find_values(table.y[:, 0], table.weight.sum())
     if is_few(resolution):
-        found = [find_values(column, is_only=False) for column in table.y.T]
+        found = [find_values(column, table.weight.sum(), is_only=False) for column in table.y.T]
         step = np.array([part.step[0] if isinstance(part, Grid) else 0.0 for part in found])
     elif isinstance(resolution, str) and resolution == "auto":
         step = np.array([recording_step(column) for column in table.y.T])
@@ -98,13 +96,10 @@ def read_grid(resolution: Setting, table: Table) -> AnyGrid | None:
 
 
 def recognise(table: Table, atoms: Setting, resolution: Setting) -> tuple[Array, AnyGrid | None]:
-    """Atoms (K,) and grid of a table's outcomes, as the user's settings say; by default of few values alone."""
-    y = table.y
-    if atoms is None and is_few(resolution) and y.shape[1] == 1 and len(distinct_values(y[:, 0])[0]) == 2:
-        return find_atoms(y[:, 0], table.weight), None
+    """Atoms (K,) and grid of a table's outcomes, as the user's settings say; a grid of few values is of the others."""
     values = read_atoms(atoms, table)
     if is_few(resolution) and len(values):
-        table = table.take(atom_labels(y[:, 0], values) == 0)
+        table = table.take(atom_labels(table.y[:, 0], values) == 0)
     return values, read_grid(resolution, table) if len(table) else None
 
 
@@ -167,7 +162,7 @@ def notes(table: Table, atoms: Setting, resolution: Setting, in_memory: bool = T
             f"note: outcomes are recorded in steps of {', '.join(f'{s:g}' for s in steps)}; see resolution='auto'"
         )
     if grid is not None and is_few(resolution):
-        told.append(f"note: {note_on_few_values(grid)}")
+        told.append(f"note: {note_on_few_values(table.y, grid)}")
     elif isinstance(grid, Grid):
         told.append(f"note: outcomes are taken as rounded to {', '.join(f'{s:g}' for s in grid.step)}")
     if grid is not None:
@@ -183,18 +178,21 @@ def notes(table: Table, atoms: Setting, resolution: Setting, in_memory: bool = T
     return tuple(told)
 
 
-def note_on_few_values(grid: AnyGrid) -> str:
-    """What is said of outcomes of few values that were recognised."""
+def note_on_few_values(y: Array, grid: AnyGrid) -> str:
+    """What is said of outcomes y (n, d) of few values that were recognised."""
     way_out = "resolution=None gives a plain density"
     if isinstance(grid, Grid) and len(grid.step) > 1:
         names = ", ".join(f"outcome {j} in steps of {step:g}" for j, step in enumerate(grid.step) if step > 0)
         return f"few values ({names}) are modelled as cells of a grid; {way_out}"
-    return f"the outcome has few values, {grid.describe()}, each modelled as a cell; {way_out}"
-
-
-def note_on_two_values(values: Array) -> str:
-    """What is said of an outcome that has two values (2,)."""
-    return f"the outcome has two values, {values[0]:g} and {values[1]:g}: a classifier is what is wanted"
+    values, _ = distinct_values(y[:, 0])
+    if len(values) == 2:
+        return f"the outcome has two values, {values[0]:g} and {values[1]:g}: a classifier is what is wanted"
+    few = (
+        f"{len(values)} values, {values[0]:g} to {values[-1]:g} in steps of {grid.step[0]:g}"
+        if isinstance(grid, Grid)
+        else f"the values {grid.describe()}"
+    )
+    return f"the outcome has {few}; each is modelled as a cell of a grid; {way_out}"
 
 
 def _notes_on_values(table: Table, atoms: Setting, known: Array, step: float) -> list[str]:
@@ -202,8 +200,8 @@ def _notes_on_values(table: Table, atoms: Setting, known: Array, step: float) ->
     y, total = table.y[:, 0], table.weight.sum()
     different = np.unique(y)
     if len(different) == 2:
-        two = f"note: {note_on_two_values(different)}"
-        return [two if len(known) else f"{two}; atoms='auto' gives their probabilities"]
+        two = f"the outcome has two values, {different[0]:g} and {different[1]:g}: a classifier is what is wanted"
+        return [f"note: {two}"]
     told = []
     for value in find_atoms(y, table.weight) if atoms is None else known:
         share = table.weight[y == value].sum() / total
@@ -234,5 +232,5 @@ def atom_labels(y: Array, values: Array) -> Ints:
 def recording_step(y: Array) -> float:
     """The unit outcomes y (n,) were recorded in: they are its multiples, apart from an offset. 0 if there is none."""
     values, _ = distinct_values(y)
-    is_enough = len(values) > 2 or (len(values) == 2 and len(y) >= _FEWEST_ROWS)
+    is_enough = len(values) > 2 or (len(values) == 2 and len(y) >= FEWEST_ROWS)
     return step_of(values) if is_enough else 0.0

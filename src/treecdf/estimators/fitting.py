@@ -97,7 +97,9 @@ def fit_table_in_pieces(settings: FitSettings, pieces: Pieces) -> FittedState:
     with _workers(settings, NoCheckpoint()) as workers:
         fitted = fit_pieces(settings, pieces, rng, workers)
     width = notes_on_width([fitted.recipe], fitted.sample.x.shape[1])
-    recording = Recording(None, None, notes(fitted.sample, settings.atoms, settings.resolution, in_memory=False) + width)
+    recording = Recording(
+        None, None, notes(fitted.sample, settings.atoms, settings.resolution, in_memory=False) + width
+    )
     attributes = {**schema_state(fitted.schema), **_recorded(fitted.outcome_names, recording)}
     return _state(settings, fitted.ensemble, fitted.sample, rng, attributes)
 

@@ -20,7 +20,9 @@ _LOG_LEAK = np.log(1e-3)
 _SMALLEST_SHARE = 1e-300
 
 
-def as_recorded(latent: FlowDistribution, x: Array, atoms: Atoms | None, grid: AnyGrid | None) -> ConditionalDistribution:
+def as_recorded(
+    latent: FlowDistribution, x: Array, atoms: Atoms | None, grid: AnyGrid | None
+) -> ConditionalDistribution:
     """The distributions of recorded outcomes at covariates x (n, q): `latent` itself without atoms and grid."""
     if atoms is None and grid is None:
         return latent

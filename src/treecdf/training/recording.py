@@ -15,7 +15,6 @@ from treecdf.data.recording import (
     continuous_part,
     is_few,
     note_on_few_values,
-    note_on_two_values,
     notes,
     recognise,
 )
@@ -47,12 +46,7 @@ def learn_recording(
     """
     told = notes(table, settings.atoms, settings.resolution)
     values, grid = recognise(table, settings.atoms, settings.resolution)
-    said = None
-    if is_few(settings.resolution):
-        if grid is not None:
-            said = note_on_few_values(grid)
-        elif settings.atoms is None and len(values):
-            said = note_on_two_values(values)
+    said = note_on_few_values(table.y, grid) if grid is not None and is_few(settings.resolution) else None
     atoms = Atoms.fit(values, table, rng) if len(values) else None
     continuous = continuous_part(table, values, grid, bounds, rng)
     is_discrete = atoms is not None and not len(continuous)

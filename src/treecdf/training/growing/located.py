@@ -16,7 +16,6 @@ from treecdf.data.table import Table, check_sum_of_weights
 from treecdf.flows.flow import tree_covariates
 from treecdf.training.sources.rows import Rows, Source, locate_blocks
 
-
 # The probability of a cell below this is better taken from the density than from a difference of CDF values.
 _FEW_DIGITS = 1e-9
 
