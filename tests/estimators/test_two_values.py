@@ -50,8 +50,16 @@ def test_a_grid_of_two_values_is_found():
     assert np.array_equal(draws, np.round(draws))
 
 
+def test_by_default_draws_are_one_of_the_two_and_probabilities_are_good():
+    d = fit().predict_distribution(X)
+    assert np.isin(d.sample(50, random_state=0), [0, 1]).all()
+    assert d.pdf(np.zeros(N)) + d.pdf(np.ones(N)) == pytest.approx(1)
+    assert d.mean() == pytest.approx(d.pdf(np.ones(N)))
+    assert np.corrcoef(d.mean(), CHANCE)[0, 1] > 0.97
+
+
 def test_the_note_names_the_way_out():
-    assert "a classifier is what is wanted; atoms='auto'" in fit().summary()
+    assert "a classifier is what is wanted" in fit().summary()
     assert "all outcomes are atoms" in fit(atoms="auto").summary()
 
 

@@ -232,7 +232,8 @@ def test_people_are_told(with_atoms, on_grid):
     assert "the outcome is 0 in 49% of the rows, an atom" in with_atoms.summary()
     assert "taken as rounded to 1" in on_grid.summary()
     assert "atoms='auto' would model that" in small().fit(X, Y).summary()
-    assert "steps of 1; see resolution='auto'" in small().fit(X, ROUNDED).summary()
+    assert "steps of 1; see resolution='auto'" in small(resolution=None).fit(X, ROUNDED).summary()
+    assert "21 values, -12 to 9 in steps of 1; each is modelled as a cell" in small().fit(X, ROUNDED).summary()
     assert "note" not in small().fit(X, X[:, 0]).summary()
 
 

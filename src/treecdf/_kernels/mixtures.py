@@ -4,11 +4,14 @@ import math
 
 import numpy as np
 
-from treecdf._kernels.compiling import ordered_kernel
+from treecdf._kernels.compiling import inlined_kernel, ordered_kernel
 from treecdf._kernels.tails import density, farthest, log_density, lower_tail, slopes
 
 _N_STEPS = 1000  # of root finding; about ten are needed, the bracket of the smallest level takes hundreds
 _FAR = 1e150  # distances in scales are held here, so that squares stay finite
+_NARROW = 1e-4  # of a scale: the probability of a narrower cell is its width times the density
+_SMALLEST_MASS = 1e-290  # below, logarithms of probabilities come from densities
+_WIDE = 4.0  # scales: cells that are wider tell as little as this
 _LEAST_CURVATURE = 1e-3  # of log scales and logits where a component has no share in a row
 
 
@@ -117,3 +120,65 @@ def mixture_loss(y, location, scores, tail, floor, loss, gradient, curvature):
                 narrowness = math.exp(-max(scores[i, j], floor))
                 gradient[i, 2 * n_components + j] = -share * narrowness * pull
                 curvature[i, 2 * n_components + j] = share * narrowness * narrowness * of_location + _LEAST_CURVATURE
+
+
+@inlined_kernel
+def _cell(low, high, tail):
+    """Log probability of a tail from low to high, in scales, and its derivatives: by minus location, by log scale."""
+    if low >= 0:
+        mass = lower_tail(-low, tail) - lower_tail(-high, tail)
+    elif high <= 0:
+        mass = lower_tail(high, tail) - lower_tail(low, tail)
+    else:
+        mass = 1.0 - lower_tail(low, tail) - lower_tail(-high, tail)
+    if mass < _SMALLEST_MASS or high - low < _NARROW:
+        near = max(low, min(high, 0.0))
+        if high - low < _NARROW:
+            near = 0.5 * (low + high)
+        pull, stretch, _, _ = slopes(near, tail)
+        return log_density(near, tail) + math.log(max(min(high - low, 1.0), _SMALLEST_MASS)), -pull, 1.0 - stretch
+    at_low, at_high = density(low, tail), density(high, tail)
+    return math.log(mass), (at_high - at_low) / mass, (high * at_high - low * at_low) / mass
+
+
+@ordered_kernel
+def cell_loss(ends, location, scores, tail, floor, loss, gradient, curvature):
+    """`mixture_loss` of outcomes that are known to be from ends[:, 0] to ends[:, 1], one of which may be infinite."""
+    n, n_components = location.shape
+    has_locations = gradient.shape[1] == 3 * n_components
+    weight, part, width, near = np.empty((4, n_components))
+    of_location, of_scale = np.empty((2, n_components))
+    for i in range(n):
+        largest, largest_part = -np.inf, -np.inf
+        for j in range(n_components):
+            largest = max(largest, scores[i, n_components + j])
+        total, sum_of_parts = 0.0, 0.0
+        for j in range(n_components):
+            narrowness = math.exp(-max(scores[i, j], floor))
+            weight[j] = math.exp(scores[i, n_components + j] - largest)
+            total += weight[j]
+            low = min(max((ends[i, 0] - location[i, j]) * narrowness, -_FAR), _FAR)
+            high = min(max((ends[i, 1] - location[i, j]) * narrowness, -_FAR), _FAR)
+            log_mass, of_location[j], of_scale[j] = _cell(low, high, tail)
+            width[j], near[j] = min(high - low, _WIDE), max(low, min(high, 0.0))
+            part[j] = scores[i, n_components + j] - largest + log_mass
+            largest_part = max(largest_part, part[j])
+        for j in range(n_components):
+            part[j] = math.exp(part[j] - largest_part)
+            sum_of_parts += part[j]
+        loss[i] = math.log(total) - largest_part - math.log(sum_of_parts)
+        for j in range(n_components):
+            share, prior = part[j] / sum_of_parts, weight[j] / total
+            _, _, bend, bend_of_scale = slopes(near[j], tail)
+            gradient[i, j] = share * of_scale[j]
+            if scores[i, j] < floor and gradient[i, j] > 0:
+                gradient[i, j] = 0.0
+            # A cell of one scale tells about as much as so much less of an outcome (Sheppard).
+            curvature[i, j] = share * bend_of_scale / (1.0 + width[j] * width[j] / 6.0) + _LEAST_CURVATURE
+            gradient[i, n_components + j] = prior - share
+            curvature[i, n_components + j] = prior * (1.0 - prior) + _LEAST_CURVATURE
+            if has_locations:
+                narrowness = math.exp(-max(scores[i, j], floor))
+                gradient[i, 2 * n_components + j] = share * narrowness * of_location[j]
+                known = narrowness * narrowness * bend / (1.0 + width[j] * width[j] / 12.0)
+                curvature[i, 2 * n_components + j] = share * known + _LEAST_CURVATURE

@@ -36,12 +36,13 @@ class MixtureBoosting:
     def look(self, rows: TrainingRows, floor: float, rng: np.random.Generator) -> tuple[int, int, float]:
         """The best number of components on few rows and rounds, its tail, and the mean negative log-likelihood."""
         chosen = np.sort(rng.permutation(len(rows.y))[: self.n_look])
-        few = TrainingRows(rows.x[chosen], rows.y[chosen], rows.weight[chosen], rows.fold[chosen] % 2)
+        ends = None if rows.ends is None else rows.ends[chosen]
+        few = TrainingRows(rows.x[chosen], rows.y[chosen], rows.weight[chosen], rows.fold[chosen] % 2, ends=ends)
         settings = replace(self.settings, rate=_LOOK_RATE, max_rounds=_LOOK_ROUNDS, patience=_LOOK_PATIENCE)
         found = []
         for n_components in self.counts:
             _, left_out = _boost(few, n_components, T5, floor, settings, rng)
-            tail, _, loss = choose_tail(few.y, left_out, few.weight, floor, T5)
+            tail, _, loss = choose_tail(few.observed, left_out, few.weight, floor, T5)
             found.append((loss, n_components, tail))
         loss, n_components, tail = min(found)
         return n_components, tail, loss
@@ -53,7 +54,7 @@ class MixtureBoosting:
         n_components, tail, _ = self.look(rows, floor, rng)
         fit = partial(_boost, rows, n_components, tail, floor, self.settings, rng)
         scores, left_out = steps.learn(rng, rows.x.shape[1], (len(rows.x), 3 * n_components), fit)
-        tail, shift, _ = choose_tail(rows.y, left_out, rows.weight, floor, tail)
+        tail, shift, _ = choose_tail(rows.observed, left_out, rows.weight, floor, tail)
         left_out[:, :n_components] += shift
         return Learnt(BoostedMixture(scores.moved(shift, n_components)), left_out, tail)
 
@@ -83,7 +84,7 @@ def _boost(
 ) -> tuple[BoostedScores, Array]:
     """Boosted scores of K components that begin at quantiles of the outcomes, and out-of-fold ones (n, 3 K)."""
     start = start_of_mixture(rows, n_components, floor)
-    loss = make_loss(rows.y, None, tail, floor)
+    loss = make_loss(rows.observed, None, tail, floor)
     return boost_scores(loss, rows.x, rows.weight, start, rows.fold, settings, rng)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from treecdf._common.steps import Steps
 from treecdf._common.typing import Array, Ints
-from treecdf._kernels.mixtures import mixture_loss
+from treecdf._kernels.mixtures import cell_loss, mixture_loss
 from treecdf._kernels.tails import DEGREES, NORMAL
 from treecdf.bases.learners.boosting import Loss
 from treecdf.bases.mean import TrainingRows
@@ -72,11 +72,13 @@ def describe_tail(tail: int) -> str:
 
 
 def make_loss(y: Array, location: Array | None, tail: int, floor: float, relative: Array | None = None) -> Loss:
-    """The loss of `boost_scores`: the negative log-likelihood of outcomes y (n,).
+    """The loss of `boost_scores`: the negative log-likelihood of outcomes y (n,), or of cells with ends y (n, 2).
 
     With locations (n, J) the scores are log scales and logits (n, 2 J), without them (n, 3 J). To the log scales of a
     row the `relative` log scale (n,) is added.
     """
+
+    kernel = mixture_loss if y.ndim == 1 else cell_loss
 
     def loss(scores: Array, chosen: Ints) -> tuple[Array, Array, Array]:
         value, gradient, curvature = np.empty(len(chosen)), np.empty(scores.shape), np.empty(scores.shape)
@@ -87,7 +89,7 @@ def make_loss(y: Array, location: Array | None, tail: int, floor: float, relativ
         if relative is not None:
             scores = scores.copy()
             scores[:, : at.shape[1]] += relative[chosen, None]
-        mixture_loss(y[chosen], at, scores, tail, floor, value, gradient, curvature)
+        kernel(y[chosen], at, scores, tail, floor, value, gradient, curvature)
         return value, gradient, curvature
 
     return loss
@@ -98,8 +100,8 @@ def choose_tail(y: Array, scores: Array, weight: Array, floor: float, tail: int)
 
     Parameters
     ----------
-    y : array of shape (n,)
-        Outcomes.
+    y : array of shape (n,) or (n, 2)
+        Outcomes, or ends of their cells.
     scores : array of shape (n, 3 J)
         Of these rows by a model that did not see them.
     weight : array of shape (n,)

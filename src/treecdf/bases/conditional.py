@@ -27,10 +27,12 @@ from treecdf.bases.transform import OutcomeTransform
 from treecdf.data.recording import recording_step
 
 _FLOOR = 0.4  # scales are at least this share of the outcome's recording step
+_FLOOR_OF_CELLS = 0.02  # the same where likelihoods are those of cells, which no spike makes more likely
 _SMALLEST_LOG_SCALE = -9.0  # scales are at least this, however exact the learners are
 _LARGEST_LOG_SCALE = 10.0  # scales are at most this, whatever the trees say
 _BROAD_SCALE = 2.0  # standard deviations of the outcome: scale of the component for rows that nobody foresaw
 _BROAD_SCALE_OF_LOGS = 1.0  # the same after logarithms, where twice as much would be orders of magnitude
+_SMALLEST_MASS = 1e-300  # of a cell, whose logarithm stays finite
 _BROAD_STEPS = 100  # of expectation maximisation
 _WIDEST = 0.95  # quantile of the training rows' standard deviations that `widest` is
 # Standard deviation of each tail at scale 1, as the trees see it; t with 1 and 2 degrees of freedom have none.
@@ -76,7 +78,7 @@ class Conditional(WholeCube):
         learner : ComponentLearner
             What learns the components.
         rows : TrainingRows
-            Standardised covariates (n, q), outcomes (n,), weights and folds (n,).
+            Standardised covariates (n, q), outcomes (n,), weights and folds (n,), and ends of cells if there are.
         bound : pair of float or None
             Hard bounds of the outcome, None where there is none.
         rng : numpy.random.Generator
@@ -98,8 +100,9 @@ class Conditional(WholeCube):
         g, log_slope = transform.forward(y)
         rise = np.exp(-np.median(log_slope)) if transform.unit > 0 else transform.scale
         step = recording_step(y) / rise
-        floor = smallest_log_scale(step)
-        learnt = learner.cross_fit(replace(rows, y=g), step, floor, rng, steps)
+        ends = None if rows.ends is None else transform.forward(rows.ends)[0]
+        floor = smallest_log_scale(step, is_cell=ends is not None)
+        learnt = learner.cross_fit(replace(rows, y=g, ends=ends), step, floor, rng, steps)
         low, high = (_transformed(end, transform) for end in bound)
         base = Conditional(
             transform,
@@ -114,8 +117,14 @@ class Conditional(WholeCube):
             reach=Reach.nowhere(x.shape[1]),
             widest=0.0,
         )
-        log_density = base.to_box(y[:, None, None], base._parameters(learnt.left_out))[1][:, 0]
-        base = replace(base, log_broad=_broad_weight(log_density - log_slope, g, weight, _broad_scale(transform)))
+        own, broad = base._parameters(learnt.left_out), np.log(_broad_scale(transform))
+        if ends is None:
+            log_density = base.to_box(y[:, None, None], own)[1][:, 0] - log_slope
+            log_broad = _log_density_of_broad(g, broad)
+        else:
+            log_density = base._log_mass(ends, own)
+            log_broad = base._log_mass(ends, np.tile([0.0, broad, 0.0], (len(g), 1)))
+        base = replace(base, log_broad=_broad_weight(log_density, log_broad, weight))
         parameters = base._parameters(learnt.left_out)
         seen = base._moments(parameters)
         spread = seen.std(axis=0)
@@ -231,6 +240,13 @@ class Conditional(WholeCube):
         )
         return lower, upper, log_density
 
+    def _log_mass(self, ends: Array, parameters: Array) -> Array:
+        """Log probabilities (n,) of cells with these ends (n, 2), on the transformed scale."""
+        lower, upper, _ = self._forward(ends, parameters)
+        below, above = self._beyond(parameters)
+        mass = np.where(lower[:, 0] <= 0.5, lower[:, 1] - lower[:, 0], upper[:, 0] - upper[:, 1])
+        return np.asarray(np.log(np.maximum(mass, _SMALLEST_MASS)) - np.log(1 - np.ravel(below + above)))
+
     def _beyond(self, parameters: Array) -> tuple[Array | float, Array | float]:
         """Mass (n, 1) of the mixture below and above the bounds."""
         low, high = self.bound
@@ -241,9 +257,10 @@ class Conditional(WholeCube):
         return np.where(np.isinf(low), 0.0, lower[:, :1]), np.where(np.isinf(high), 0.0, upper[:, 1:])
 
 
-def smallest_log_scale(step: float) -> float:
+def smallest_log_scale(step: float, is_cell: bool = False) -> float:
     """The smallest log scale of components for outcomes recorded in steps of this size, 0 if there is none."""
-    return max(_SMALLEST_LOG_SCALE, float(np.log(_FLOOR * step)) if step > 0 else -np.inf)
+    floor = _FLOOR_OF_CELLS if is_cell else _FLOOR
+    return max(_SMALLEST_LOG_SCALE, float(np.log(floor * step)) if step > 0 else -np.inf)
 
 
 def _transformed(end: float | None, transform: OutcomeTransform) -> float | None:
@@ -256,15 +273,19 @@ def _broad_scale(transform: OutcomeTransform) -> float:
     return _BROAD_SCALE_OF_LOGS if transform.unit > 0 else _BROAD_SCALE
 
 
-def _broad_weight(log_density: Array, g: Array, weight: Array, scale: float) -> float:
+def _log_density_of_broad(g: Array, log_scale: float) -> Array:
+    """Log densities (n,) of transformed outcomes g (n,) by the broad component, a t with 5 degrees of freedom."""
+    t = g / np.exp(log_scale)
+    return np.asarray(np.log(8 / (3 * np.pi * np.sqrt(5))) - 3 * np.log1p(t * t / 5) - log_scale)
+
+
+def _broad_weight(log_density: Array, log_broad: Array, weight: Array) -> float:
     """Log weight of the broad component of the highest likelihood of out-of-fold rows, by expectation maximisation.
 
-    log_density (n,) are the rows' log densities without it, g (n,) transformed outcomes. It always takes all its steps:
-    on twenty simulated tables of 500 rows they were within 3e-9 nats a row of thirty times as many. Only if the mixture
-    is as broad as the component itself the weight has not settled, and then it does not matter.
+    log_density (n,) are the rows' log densities without it, log_broad (n,) those by it alone. It always takes all its
+    steps: on twenty simulated tables of 500 rows they were within 3e-9 nats a row of thirty times as many. Only if the
+    mixture is as broad as the component itself the weight has not settled, and then it does not matter.
     """
-    t = g / scale
-    log_broad = np.log(8 / (3 * np.pi * np.sqrt(5))) - 3 * np.log1p(t * t / 5) - np.log(scale)
     total = weight.sum()
     share = 1 / (total + 1)
     for _ in range(_BROAD_STEPS):

@@ -30,6 +30,12 @@ class TrainingRows:
     weight: Array  # (n,)
     fold: Ints  # (n,): rows of the same fold are left out together
     scale: Straightener | None = None  # of long-tailed covariates, where it suits smooth learners better
+    ends: Array | None = None  # (n, 2): of the cells that the outcomes were recorded in, if they were
+
+    @property
+    def observed(self) -> Array:
+        """What is known of the outcomes: their values (n,), or the ends (n, 2) of their cells."""
+        return self.y if self.ends is None else self.ends
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ class MixtureNetwork:
         """The folds' networks at the step where left-out rows were most likely."""
         fit = partial(self._fit, rows, floor, rng)
         networks, left_out = steps.learn(rng, rows.x.shape[1], (len(rows.x), 3 * self.n_components), fit)
-        tail, shift, _ = choose_tail(rows.y, left_out, rows.weight, floor, _TAIL)
+        tail, shift, _ = choose_tail(rows.observed, left_out, rows.weight, floor, _TAIL)
         left_out[:, : self.n_components] += shift
         return Learnt(NetworkMixture(networks, shift), left_out, tail)
 
@@ -46,7 +46,7 @@ class MixtureNetwork:
         n_folds = int(rows.fold.max()) + 1
         checked = np.sort(rng.permutation(len(rows.y))[:_CHECKED_ROWS])
         relative = rows.weight / rows.weight.mean()
-        loss = make_loss(rows.y, None, _TAIL, floor)
+        loss = make_loss(rows.observed, None, _TAIL, floor)
         best: list[tuple[float, Layers]] = []
 
         def slope(output: Floats, chosen: Ints) -> Floats:

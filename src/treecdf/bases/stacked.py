@@ -96,12 +96,12 @@ class _Boosting:
     def run(self, settings: BoostingSettings, start: Array, relative: Array, tail: int) -> _Boosted:
         """Boost under a tail, from `start` (2 J,); all log scales of a row are relative to `relative` (n,)."""
         rows, n_components = self.rows, self.location.shape[1]
-        loss = make_loss(rows.y, self.location, tail, self.floor, relative)
+        loss = make_loss(rows.observed, self.location, tail, self.floor, relative)
         fit = partial(boost_scores, loss, rows.x, rows.weight, start, rows.fold, settings, self.rng)
         scores, found = self.steps.learn(self.rng, rows.x.shape[1], (len(rows.x), 2 * n_components), fit)
         left_out = np.hstack([found, self.location])
         left_out[:, :n_components] += relative[:, None]
-        tail, shift, value = choose_tail(rows.y, left_out, rows.weight, self.floor, tail)
+        tail, shift, value = choose_tail(rows.observed, left_out, rows.weight, self.floor, tail)
         left_out[:, :n_components] += shift
         return _Boosted(scores, left_out, tail, shift, value)
 

@@ -20,6 +20,7 @@ from treecdf.cli.models import known_outcomes, read_model, table_of
 from treecdf.cli.output import check_output
 from treecdf.cli.tables import read_file
 from treecdf.cli.terminal import printable, quoted
+from treecdf.data.recording import FEW
 from treecdf.estimators.regressor import TreeFlowRegressor
 
 # Covariates that the description of a model lists.
@@ -121,13 +122,16 @@ def _bound(text: str) -> tuple[float | None, float | None]:
 
 
 def _values(option: str, given: Sequence[str]) -> Any:
-    """The setting that an option's words stand for: None, "auto", a number, or several."""
+    """The setting that an option's words stand for: None, "auto", "few", a number, or several."""
+    is_grid = option == "--resolution"
     if not given:
-        return None
+        return FEW if is_grid else None
     if list(given) == ["auto"]:
         return "auto"
+    if is_grid and list(given) == ["none"]:
+        return None
     try:
         numbers = [float(word) for word in given]
     except ValueError:
         raise ValueError(f"expected {option} to be auto or numbers; got {' '.join(map(quoted, given))}") from None
-    return numbers[0] if option == "--resolution" and len(numbers) == 1 else numbers
+    return numbers[0] if is_grid and len(numbers) == 1 else numbers

@@ -216,7 +216,8 @@ def _add_fit(commands: Commands) -> None:
         nargs="+",
         default=[],
         metavar="STEP",
-        help="what outcomes were rounded to: --resolution 0.5 (one for all outcomes, or one for each), or auto",
+        help="what outcomes were rounded to: --resolution 0.5 (one for all outcomes, or one for each), or auto; "
+        "without it outcomes of few values have a probability for each; none: a plain density",
     )
     fit.add_argument("--effort", choices=("fast", "default", "best"), default="default", help="default: %(default)s")
     fit.add_argument("--seed", type=int, default=0, help="default: %(default)s")

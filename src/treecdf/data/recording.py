@@ -3,58 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from treecdf._common.typing import Array, Ints
 from treecdf._common.validation import is_real
+from treecdf.data.few_values import FEWEST_ROWS, closed_grid, distinct_values, find_values, step_of
+from treecdf.data.grids import AnyGrid, ClosedGrid, Grid, ListedValues, cells_of
 from treecdf.data.table import Table
 
-_FEWEST_ROWS = 10.0  # weight of the rows that a value needs to be found as an atom
+__all__ = [
+    "FEW",
+    "AnyGrid",
+    "ClosedGrid",
+    "Grid",
+    "ListedValues",
+    "atom_labels",
+    "continuous_part",
+    "find_atoms",
+    "is_few",
+    "note_on_few_values",
+    "notes",
+    "read_atoms",
+    "read_grid",
+    "recognise",
+    "recording_step",
+]
+FEW = "few"  # the default of `resolution`: a grid, or atoms, if the outcome has few values
+
 _SMALLEST_SHARE = 0.02  # share of all rows that a value needs to be found as an atom
 _WORTH_A_HINT = 0.1  # share of all rows that a value of a rounded outcome needs to be told: smaller ones are everywhere
 _STANDS_OUT = 10.0  # an atom comes so many times as often as the values around it
 _NEIGHBOURS = 10  # values on either side that are "around" an atom
 _MOST_ATOMS = 20  # atoms that are found at most
-_SAME_CELL = 1e-6  # of a step: what is so near a point of the grid is that point
-_SAME_VALUE = 1e-12  # of the largest value: outcomes that are nearer to one another differ by rounding only
-_OFF_GRID = 1e-2  # of a step: outcomes that are farther from every point are on no grid
-_MOST_CELLS = 1e7  # cells of a grid between the smallest and the largest outcome at most
 Setting = object  # what a user passed as `atoms` or `resolution`, before it was looked at
 
 
-@dataclass(frozen=True)
-class Grid:
-    """A grid that outcomes are recorded on: origin + step times an integer; a step of 0 is no rounding."""
-
-    origin: Array  # (d,)
-    step: Array  # (d,)
-
-    def spread(self, y: Array, rng: np.random.Generator) -> Array:
-        """Outcomes (n, d) drawn uniformly from the cells of recorded outcomes y (n, d)."""
-        return y + self.step * (rng.random(y.shape) - 0.5)
-
-    def round(self, y: Array) -> Array:
-        """The recorded values of outcomes y (..., d)."""
-        step = np.where(self.step > 0, self.step, 1.0)
-        with np.errstate(invalid="ignore"):
-            rounded = self.origin + step * np.round((y - self.origin) / step)
-        return np.where((self.step > 0) & np.isfinite(y), rounded, y)
-
-    def edge(self, y: Array) -> Array:
-        """Where the cells of recorded values up to y (..., d) end and those of values above y begin."""
-        step = np.where(self.step > 0, self.step, 1.0)
-        with np.errstate(invalid="ignore"):
-            number = np.floor((y - self.origin) / step + _SAME_CELL)
-            edge = self.origin + step * (number + 0.5)
-        return np.where((self.step > 0) & np.isfinite(y), edge, y)
-
-    def edge_below(self, y: Array) -> Array:
-        """Where the cells of recorded values below y (..., d) end."""
-        step = np.where(self.step > 0, self.step, 1.0)
-        return np.where(self.step > 0, self.edge(y - 2 * _SAME_CELL * step), y)
+def is_few(resolution: Setting) -> bool:
+    """Whether the setting is the default: a grid for outcomes of few values alone."""
+    return isinstance(resolution, str) and resolution == FEW
 
 
 def read_atoms(atoms: Setting, table: Table) -> Array:
@@ -76,8 +65,8 @@ def find_atoms(y: Array, weight: Array) -> Array:
     values, place = np.unique(y, return_inverse=True)
     count = np.bincount(place, weight)
     if len(values) == 2:
-        return values if count.min() >= 2 and count.sum() >= _FEWEST_ROWS else values[:0]
-    often = np.flatnonzero(count >= max(_FEWEST_ROWS, _SMALLEST_SHARE * weight.sum()))
+        return values if count.min() >= 2 and count.sum() >= FEWEST_ROWS else values[:0]
+    often = np.flatnonzero(count >= max(FEWEST_ROWS, _SMALLEST_SHARE * weight.sum()))
     found = []
     for k in often:
         around = np.r_[count[max(k - _NEIGHBOURS, 0) : k], count[k + 1 : k + 1 + _NEIGHBOURS]]
@@ -87,16 +76,31 @@ def find_atoms(y: Array, weight: Array) -> Array:
     return values[np.sort(np.array(best, dtype=np.int64))]
 
 
-def read_grid(resolution: Setting, table: Table) -> Grid | None:
+def read_grid(resolution: Setting, table: Table) -> AnyGrid | None:
     """The grid of the outcomes as the user's setting says, None if there is none."""
     if resolution is None:
         return None
     d = table.y.shape[1]
-    if isinstance(resolution, str) and resolution == "auto":
+    if is_few(resolution) and d == 1:
+        return find_values(table.y[:, 0], table.weight.sum())
+    if is_few(resolution):
+        found = [find_values(column, table.weight.sum(), is_only=False) for column in table.y.T]
+        step = np.array([part.step[0] if isinstance(part, Grid) else 0.0 for part in found])
+    elif isinstance(resolution, str) and resolution == "auto":
         step = np.array([recording_step(column) for column in table.y.T])
     else:
         step = _read_steps(resolution, d)
-    return Grid(table.y[0].copy(), step) if (step > 0).any() else None
+    if not (step > 0).any():
+        return None
+    return closed_grid(table.y[:, 0], float(step[0])) if d == 1 else Grid(table.y[0].copy(), step)
+
+
+def recognise(table: Table, atoms: Setting, resolution: Setting) -> tuple[Array, AnyGrid | None]:
+    """Atoms (K,) and grid of a table's outcomes, as the user's settings say; a grid of few values is of the others."""
+    values = read_atoms(atoms, table)
+    if is_few(resolution) and len(values):
+        table = table.take(atom_labels(table.y[:, 0], values) == 0)
+    return values, read_grid(resolution, table) if len(table) else None
 
 
 def _read_steps(resolution: Setting, d: int) -> Array:
@@ -104,7 +108,7 @@ def _read_steps(resolution: Setting, d: int) -> Array:
     given = list(resolution) if isinstance(resolution, (list, tuple, np.ndarray)) else [resolution] * d
     steps = [0.0 if value is None else value for value in given]
     if len(steps) != d or not all(_is_step(value) for value in steps):
-        expected = "None, 'auto', a positive number, or one number or None for each outcome"
+        expected = "None, 'few', 'auto', a positive number, or one number or None for each outcome"
         raise ValueError(f"Expected resolution to be {expected}; got {resolution!r}.")
     return np.array(steps, dtype=np.float64)
 
@@ -117,58 +121,89 @@ def _is_step(value: Any) -> bool:
 def continuous_part(
     table: Table,
     atoms: Array,
-    grid: Grid | None,
+    grid: AnyGrid | None,
     bounds: Sequence[tuple[float | None, float | None]],
     rng: np.random.Generator,
 ) -> Table:
-    """The rows that are no atom, their outcomes spread over the cells of the grid and reflected at the bounds."""
+    """The rows that are no atom, with their cells of the grid; outcomes are spread over these, inside of the bounds."""
     if len(atoms):
         table = table.take(atom_labels(table.y[:, 0], atoms) == 0)
     if grid is None:
         return table
     y = grid.spread(table.y, rng)
-    for j, (low, high) in enumerate(bounds):
-        inside = y[:, j].copy()
-        if low is not None:
-            inside = np.where(inside < low, low + (low - inside), inside)
-        if high is not None:
-            inside = np.where(inside > high, high - (inside - high), inside)
-        ends = -np.inf if low is None else low, np.inf if high is None else high
-        y[:, j] = np.clip(inside, *ends)  # a bound holds to the last bit
-    return replace(table, y=y)
+    ends = [(-np.inf if low is None else low, np.inf if high is None else high) for low, high in bounds]
+    for j, (low, high) in enumerate(ends):
+        inside = np.where(y[:, j] < low, low + (low - y[:, j]), y[:, j])
+        inside = np.where(inside > high, high - (inside - high), inside)
+        y[:, j] = np.clip(inside, low, high)  # a bound holds to the last bit
+    lows, highs = np.array(ends).T
+    return replace(table, y=y, cells=cells_of(grid, table.y, y, lows, highs))
 
 
-def notes(table: Table, atoms: Setting, resolution: Setting) -> tuple[str, ...]:
-    """Sentences for the summary about values that come again and again and about rounding, given the settings."""
+def notes(table: Table, atoms: Setting, resolution: Setting, in_memory: bool = True) -> tuple[str, ...]:
+    """Sentences for the summary about values that come again and again and about rounding, given the settings.
+
+    in_memory: the table has all rows; else it is a sample, and atoms and grids are not modelled.
+    """
     steps = [recording_step(column) for column in table.y.T]
-    told = _notes_on_values(table, atoms, steps[0]) if table.y.shape[1] == 1 else []
-    is_all_atoms = atoms is not None and bool(atom_labels(table.y[:, 0], read_atoms(atoms, table)).all())
-    if is_all_atoms:
+    values, grid = recognise(table, atoms, resolution)
+    told = _notes_on_values(table, atoms, values, steps[0]) if table.y.shape[1] == 1 else []
+    if not in_memory:
+        if is_few(resolution) and (grid is not None or len(values)):
+            told.append(
+                "note: the outcome has few values, but rows from files and Dask have a plain density; a sample in "
+                "memory would have a probability for each value"
+            )
+        return tuple(told)
+    if len(values) and atom_labels(table.y[:, 0], values).all():
         told.append("note: all outcomes are atoms: every other value has probability 0")
-    elif resolution is None and any(steps) and _is_coarse(table.y, steps):
+    elif grid is None and any(steps) and _is_coarse(table.y, steps):
         told.append(
             f"note: outcomes are recorded in steps of {', '.join(f'{s:g}' for s in steps)}; see resolution='auto'"
         )
-    grid = read_grid(resolution, table)
-    if grid is not None:
+    if grid is not None and is_few(resolution):
+        told.append(f"note: {note_on_few_values(table.y, grid)}")
+    elif isinstance(grid, Grid):
         told.append(f"note: outcomes are taken as rounded to {', '.join(f'{s:g}' for s in grid.step)}")
-    if grid is not None or (atoms is not None and len(read_atoms(atoms, table))):
+    if grid is not None:
         told.append(
-            "note: with atoms or a grid the log density has a unit of its own; to compare with a model that has "
-            "others, use the CRPS (treecdf.metrics.crps_scorer)"
+            "note: the log density of an outcome on a grid is the log of its cell's probability over the cell's width; "
+            "a plain density may be higher, by spikes: compare by CRPS (treecdf.metrics.crps_scorer)"
+        )
+    if len(values):
+        told.append(
+            "note: with atoms the log density has a unit of its own; to compare with a model that has others, use the "
+            "CRPS (treecdf.metrics.crps_scorer)"
         )
     return tuple(told)
 
 
-def _notes_on_values(table: Table, atoms: Setting, step: float) -> list[str]:
-    """Sentences about values of one outcome, recorded in this step, that come again and again."""
+def note_on_few_values(y: Array, grid: AnyGrid) -> str:
+    """What is said of outcomes y (n, d) of few values that were recognised."""
+    way_out = "resolution=None gives a plain density"
+    if isinstance(grid, Grid) and len(grid.step) > 1:
+        names = ", ".join(f"outcome {j} in steps of {step:g}" for j, step in enumerate(grid.step) if step > 0)
+        return f"few values ({names}) are modelled as cells of a grid; {way_out}"
+    values, _ = distinct_values(y[:, 0])
+    if len(values) == 2:
+        return f"the outcome has two values, {values[0]:g} and {values[1]:g}: a classifier is what is wanted"
+    few = (
+        f"{len(values)} values, {values[0]:g} to {values[-1]:g} in steps of {grid.step[0]:g}"
+        if isinstance(grid, Grid)
+        else f"the values {grid.describe()}"
+    )
+    return f"the outcome has {few}; each is modelled as a cell of a grid; {way_out}"
+
+
+def _notes_on_values(table: Table, atoms: Setting, known: Array, step: float) -> list[str]:
+    """Sentences about values of one outcome, recorded in this step, that come again and again; some are known atoms."""
     y, total = table.y[:, 0], table.weight.sum()
-    known = np.unique(y)
-    if len(known) == 2:
-        two = f"note: the outcome has two values, {known[0]:g} and {known[1]:g}: a classifier is what is wanted"
-        return [two if atoms is not None else f"{two}; atoms='auto' gives their probabilities"]
+    different = np.unique(y)
+    if len(different) == 2:
+        two = f"the outcome has two values, {different[0]:g} and {different[1]:g}: a classifier is what is wanted"
+        return [f"note: {two}"]
     told = []
-    for value in find_atoms(y, table.weight) if atoms is None else read_atoms(atoms, table):
+    for value in find_atoms(y, table.weight) if atoms is None else known:
         share = table.weight[y == value].sum() / total
         if atoms is not None:
             told.append(f"note: the outcome is {value:g} in {share:.0%} of the rows, an atom")
@@ -196,14 +231,6 @@ def atom_labels(y: Array, values: Array) -> Ints:
 
 def recording_step(y: Array) -> float:
     """The unit outcomes y (n,) were recorded in: they are its multiples, apart from an offset. 0 if there is none."""
-    values = np.unique(y)
-    is_two = len(values) == 2 and len(y) >= _FEWEST_ROWS
-    is_new = np.diff(values) > _SAME_VALUE * np.abs(values[[0, -1]]).max()
-    values = values[np.append(True, is_new)]
-    if len(values) < 2 or (len(values) == 2 and not is_two):
-        return 0.0
-    step = np.diff(values).min()
-    with np.errstate(over="ignore"):
-        multiples = (values - values[0]) / step
-    is_grid = np.abs(multiples - np.round(multiples)).max() < _OFF_GRID and multiples[-1] < _MOST_CELLS
-    return float(step) if is_grid else 0.0
+    values, _ = distinct_values(y)
+    is_enough = len(values) > 2 or (len(values) == 2 and len(y) >= FEWEST_ROWS)
+    return step_of(values) if is_enough else 0.0

@@ -16,6 +16,7 @@ from treecdf._common.protocols import Frame
 from treecdf._common.typing import Array, Bools, Bound, Column, Ints, Units
 from treecdf.data.columns import Covariates
 from treecdf.data.dates import as_seconds
+from treecdf.data.grids import Cells
 from treecdf.data.reading import Schema, learn_columns, read_columns
 from treecdf.data.units import check_groups, order_of_content, units_of_content, units_of_groups, units_of_ranks
 
@@ -31,7 +32,8 @@ _SMALLEST_SUM, _LARGEST_SUM = 1e-9, 1e12
 class Table:
     """Covariates x (n, q), outcomes y (n, d), weights (n,); rows of no weight are left out.
 
-    number (n,) counts the rows as the user does. Rows of one unit (n,) are on the same side of every division.
+    number (n,) counts the rows as the user does. Rows of one unit (n,) are on the same side of every division. Outcomes
+    that were recorded in cells are spread over these.
     """
 
     x: Array
@@ -39,13 +41,15 @@ class Table:
     weight: Array
     number: Ints
     unit: Units
+    cells: Cells | None = None
 
     def __len__(self) -> int:
         return len(self.x)
 
     def take(self, rows: Ints | Bools) -> Table:
         """The table of some of the rows."""
-        return Table(self.x[rows], self.y[rows], self.weight[rows], self.number[rows], self.unit[rows])
+        cells = None if self.cells is None else self.cells.take(rows)
+        return Table(self.x[rows], self.y[rows], self.weight[rows], self.number[rows], self.unit[rows], cells)
 
 
 def learn_table(

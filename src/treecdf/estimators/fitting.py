@@ -32,7 +32,7 @@ from treecdf.data.table import (
     read_table,
 )
 from treecdf.data.twins import note_on_twins
-from treecdf.estimators.progress import Progress, reporter
+from treecdf.estimators.progress import Progress, reporter, say_once
 from treecdf.estimators.state import schema_state
 from treecdf.flows.results import EndedStage, history_table
 from treecdf.flows.summary import note_on_repeats
@@ -76,6 +76,8 @@ def fit_table(settings: FitSettings, train: Given, validation: Given | None, che
     held_out = _read_validation(settings, schema, bounds, validation)
     checkpoint.begin(settings.shaping(), table, held_out)
     recording, table, held_out = learn_recording(settings, table, held_out, bounds, rng)
+    if recording.said is not None:
+        say_once(recording.said)
     if recording.is_discrete:  # the flow is never asked
         settings = replace(settings, base="box", structure="joint", stages=None, rotations=None, max_trees=0)
     plan = make_plan(settings, len(table), table.x.shape[1], bounds, has_repeats(table.y))
@@ -95,7 +97,9 @@ def fit_table_in_pieces(settings: FitSettings, pieces: Pieces) -> FittedState:
     with _workers(settings, NoCheckpoint()) as workers:
         fitted = fit_pieces(settings, pieces, rng, workers)
     width = notes_on_width([fitted.recipe], fitted.sample.x.shape[1])
-    recording = Recording(None, None, notes(fitted.sample, settings.atoms, settings.resolution) + width)
+    recording = Recording(
+        None, None, notes(fitted.sample, settings.atoms, settings.resolution, in_memory=False) + width
+    )
     attributes = {**schema_state(fitted.schema), **_recorded(fitted.outcome_names, recording)}
     return _state(settings, fitted.ensemble, fitted.sample, rng, attributes)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.linalg import solve
@@ -10,6 +10,7 @@ from sklearn.base import clone
 
 from treecdf._common.typing import Array, Ints
 from treecdf.bases.student import Student
+from treecdf.data.recording import is_few
 from treecdf.data.scaling import Standardizer
 from treecdf.estimators.fitting import fit_table
 from treecdf.estimators.regressor import TreeFlowRegressor
@@ -62,6 +63,8 @@ def fit_link(
     own = _usual_flow() if flow is None else clone(flow)
     own.set_params(bounds=_bounds(log_ratio), random_state=seed)
     settings = read_settings(own.get_params(deep=False))
+    if is_few(settings.resolution):  # ratios are numbers, however few there are
+        settings = replace(settings, resolution=None)
     fitted = fit_table(settings, (np.column_stack([x, left_out]), log_ratio, None, None), None, NoCheckpoint())
     rare = _student(log_ratio, x.shape[1] + 1)
     link = Link(center, scale, slopes, _with_rare(fitted.attributes["mixture_"], rare, 1 / (len(x) + 1)))

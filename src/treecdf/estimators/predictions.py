@@ -13,7 +13,7 @@ from treecdf._common.typing import Array
 from treecdf._common.validation import check_setting
 from treecdf.bases.atoms import Atoms
 from treecdf.data.columns import Covariates
-from treecdf.data.recording import Grid
+from treecdf.data.recording import AnyGrid
 from treecdf.data.table import is_dask, read_covariates, read_outcomes, read_weights
 from treecdf.estimators.state import schema_of
 from treecdf.flows.arguments import interval_levels
@@ -39,7 +39,7 @@ class Predictions:
     outcome_names_: tuple[str, ...]
     covariates_: Covariates
     atoms_: Atoms | None
-    grid_: Grid | None
+    grid_: AnyGrid | None
     notes_: tuple[str, ...]
     mixture_: Mixture
     families_: tuple[Family, ...]

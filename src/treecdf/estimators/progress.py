@@ -72,3 +72,15 @@ def reporter(progress: Progress) -> Report:
         progress.show(f"{news.what}: {done}, validation log-likelihood {news.score:.4f}", force=news.n_flows > 1)
 
     return report
+
+
+_said: set[str] = set()  # what this process was told
+
+
+def say_once(text: str, stream: TextIO | None = None) -> None:
+    """Write a line that people should read to stderr; the same one only once in a process, as many fits may follow."""
+    stream = stream or sys.stderr
+    if text not in _said and stream is not None:
+        _said.add(text)
+        stream.write(f"treecdf: {text}\n")
+        stream.flush()

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from treecdf._common.protocols import Seed
 from treecdf.bases.box import MARGIN
+from treecdf.data.recording import FEW
 from treecdf.data.table import (
     is_dask,
 )
@@ -86,9 +87,11 @@ class TreeFlowRegressor(Predictions, RegressorMixin, BaseEstimator):
         One outcome: values with a probability of their own, such as exact zeros. Boosted trees of x say how probable
         each is, the flow learns the rest; log_prob is then the log probability at an atom, the log density elsewhere.
         "auto" finds values that come far more often than those around them.
-    resolution : "auto", number, list of one number or None for each outcome, or None
-        Step of the grid that outcomes were rounded to. Training outcomes are spread over their cells, log_prob is the
-        log of a cell's probability over its volume, draws and quantiles are on the grid. "auto" finds the step.
+    resolution : "few", "auto", number, list of one number or None for each outcome, or None
+        Step of the grid that outcomes were rounded to. What is known of an outcome then is its cell: log_prob is the
+        log of the cell's probability over its volume, draws and quantiles are on the grid. "few": an outcome of few
+        values, such as grades, counts or ages, is taken so, and of two values each has its probability; others have a
+        plain density. "auto" finds the step, however many values there are. None: a plain density.
     categorical_features : list of names or numbers of columns, or of booleans, default None
         Columns of X whose values are names even if they look like numbers. Text and categorical dtypes need no mention.
     weights_are : "counts" or "relative", default "counts"
@@ -177,7 +180,7 @@ class TreeFlowRegressor(Predictions, RegressorMixin, BaseEstimator):
         stages: Sequence[Stage] | None = None,
         bounds: Any = None,
         atoms: Any = None,
-        resolution: Any = None,
+        resolution: Any = FEW,
         categorical_features: Any = None,
         weights_are: str = "counts",
         rotations: Any = None,

@@ -7,7 +7,7 @@ from scipy.special import logsumexp
 from scipy.stats import qmc
 
 from treecdf._common.typing import Array, Bools
-from treecdf.data.recording import Grid
+from treecdf.data.recording import AnyGrid, ClosedGrid, Grid, ListedValues
 from treecdf.flows.chain import Chain
 from treecdf.flows.distribution import ConditionalDistribution
 from treecdf.flows.mixture import Flow, Mixture
@@ -33,7 +33,7 @@ FEW_DIGITS = 1e-9
 # One outcome
 
 
-def cell_quadrature(latent: ConditionalDistribution, grid: Grid) -> tuple[Array, Array]:
+def cell_quadrature(latent: ConditionalDistribution, grid: AnyGrid) -> tuple[Array, Array]:
     """Recorded values and masses (n, k) of an outcome whose continuous distribution is `latent`."""
     values, masses, is_fine = _of_cells(latent, grid)
     if is_fine.any():
@@ -50,7 +50,7 @@ def _padded(values: Array, masses: Array, k: int) -> tuple[Array, Array]:
     return np.pad(values, missing, mode="edge"), np.pad(masses, missing)
 
 
-def cell_moments(latent: ConditionalDistribution, grid: Grid) -> tuple[Array, Array]:
+def cell_moments(latent: ConditionalDistribution, grid: AnyGrid) -> tuple[Array, Array]:
     """Mean and standard deviation (n,) of the recorded values; of fine grids those of the continuous outcome."""
     values, masses, is_fine = _of_cells(latent, grid)
     mean = (values * masses).sum(axis=1)
@@ -61,30 +61,47 @@ def cell_moments(latent: ConditionalDistribution, grid: Grid) -> tuple[Array, Ar
     return mean, std
 
 
-def _of_cells(latent: ConditionalDistribution, grid: Grid) -> tuple[Array, Array, Bools]:
+def _of_cells(latent: ConditionalDistribution, grid: AnyGrid) -> tuple[Array, Array, Bools]:
     """Recorded values and masses (n, k), and whether the grid of a row (n,) is too fine to count cells.
 
     Cells about the median are counted by differences of the CDF; a few nodes stand for those beyond. With heavy tails
     the central cells may hold all but a little of the mass and yet be few of those between the far quantiles.
     """
+    if isinstance(grid, ListedValues):
+        return _of_listed(latent, grid)
     origin, step = grid.origin[0], grid.step[0]
     with np.errstate(over="ignore", invalid="ignore"):
         low, middle, high = np.round((latent.icdf([_TAIL, 0.5, 1 - _TAIL]) - origin) / step).T
     is_huge = ~np.isfinite(low + middle + high)
     low, middle, high = (np.where(is_huge, 0.0, end) for end in (low, middle, high))
+    ends = -np.inf, np.inf
+    if isinstance(grid, ClosedGrid):
+        ends = tuple(np.round((grid.ends - origin) / step))
+        low, middle, high = (np.clip(end, *ends) for end in (low, middle, high))
     first = np.maximum(low, middle - _MOST_CELLS)
     count = np.minimum(high, middle + _MOST_CELLS) - first + 1
     # Rows with fewer cells than others repeat their last edge: such cells have no mass.
     number = np.minimum(np.arange(count.max(initial=1) + 1), count[:, None])
     cdf = latent.cdf(origin + step * (first[:, None] + number - 0.5))
+    # What is beyond the ends of the grid is in its last cells.
+    cdf = np.where((number == 0) & (first == ends[0])[:, None], 0.0, cdf)
+    cdf = np.where((number == count[:, None]) & (first + count - 1 == ends[1])[:, None], 1.0, cdf)
     values = origin + step * (first[:, None] + np.minimum(number[:, :-1], count[:, None] - 1))
     nodes, weights = one_sided(_N_TAIL)
     below, above = cdf[:, :1], 1 - cdf[:, -1:]
     beyond = latent.icdf(np.hstack([below * nodes, 1 - above * nodes]))
-    ends = np.repeat(values[:, [0, -1]], _N_TAIL, axis=1)
-    beyond = np.where(np.isfinite(beyond), grid.round(beyond[..., None])[..., 0], ends)  # infinite where no mass is
+    outermost = np.repeat(values[:, [0, -1]], _N_TAIL, axis=1)
+    beyond = np.where(np.isfinite(beyond), grid.round(beyond[..., None])[..., 0], outermost)  # infinite without mass
     masses = np.hstack([np.diff(cdf, axis=1), below * weights, above * weights])
     return np.hstack([values, beyond]), masses, is_huge | ((below + above)[:, 0] > 1 - _MOST_OF_THE_MASS)
+
+
+def _of_listed(latent: ConditionalDistribution, grid: ListedValues) -> tuple[Array, Array, Bools]:
+    """What `_of_cells` gives, for values at uneven distances."""
+    n = len(latent)
+    inner = latent.cdf(np.tile(grid.edge(grid.values[:-1]), (n, 1)))
+    masses = np.diff(np.hstack([np.zeros((n, 1)), inner, np.ones((n, 1))]), axis=1)
+    return np.tile(grid.values, (n, 1)), masses, np.zeros(n, bool)
 
 
 # Several outcomes

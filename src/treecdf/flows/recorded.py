@@ -6,7 +6,7 @@ import numpy as np
 
 from treecdf._common.typing import Array
 from treecdf.bases.atoms import Atoms
-from treecdf.data.recording import Grid
+from treecdf.data.recording import AnyGrid, Grid
 from treecdf.flows.arguments import Rows, read_rows
 from treecdf.flows.cells import FEW_DIGITS, cell_moments, cell_quadrature
 from treecdf.flows.continuous import FlowDistribution
@@ -14,11 +14,15 @@ from treecdf.flows.distribution import ConditionalDistribution
 from treecdf.flows.marginal import Marginal
 from treecdf.flows.moments import moments_of_mixture
 
+# What an outcome beyond the ends of a grid keeps of its density: it was not foreseen, but a score should outlive it.
+_LOG_LEAK = np.log(1e-3)
 # Of the continuous part, so that levels can be divided by it.
 _SMALLEST_SHARE = 1e-300
 
 
-def as_recorded(latent: FlowDistribution, x: Array, atoms: Atoms | None, grid: Grid | None) -> ConditionalDistribution:
+def as_recorded(
+    latent: FlowDistribution, x: Array, atoms: Atoms | None, grid: AnyGrid | None
+) -> ConditionalDistribution:
     """The distributions of recorded outcomes at covariates x (n, q): `latent` itself without atoms and grid."""
     if atoms is None and grid is None:
         return latent
@@ -34,6 +38,7 @@ class RecordedDistribution(ConditionalDistribution):
     to the probability of no atom. On a grid it is the log of the recorded cell's probability over its volume: of one
     outcome exactly; of several the cells of a chain sum to one, and flows of all outcomes have the mean of the density
     at 64 quasi-random points of the cell. Quantiles, draws, moments, CRPS and marginals are of the recorded values.
+    All that is beyond the end of a grid counts as its last value; beyond, a thousandth of the density stays.
 
     Parameters
     ----------
@@ -43,7 +48,7 @@ class RecordedDistribution(ConditionalDistribution):
         Values with a probability of their own, ascending; only of one outcome.
     shares : array of shape (n, 1 + K)
         Probabilities of no atom and of each atom.
-    grid : Grid or None, default None
+    grid : Grid, ListedValues or None, default None
         Where outcomes were rounded to.
 
     Examples
@@ -61,7 +66,7 @@ class RecordedDistribution(ConditionalDistribution):
     """
 
     def __init__(
-        self, latent: FlowDistribution | Marginal, atoms: Array, shares: Array, grid: Grid | None = None
+        self, latent: FlowDistribution | Marginal, atoms: Array, shares: Array, grid: AnyGrid | None = None
     ) -> None:
         self._latent, self._atoms, self._shares, self._grid = latent, atoms, shares, grid
 
@@ -186,9 +191,9 @@ class RecordedDistribution(ConditionalDistribution):
 
     def _marginal(self, j: int) -> ConditionalDistribution:
         marginal = self._latent._marginal(j)
-        if self._grid is None or self._grid.step[j] == 0:
+        own = None if self._grid is None else self._grid.of(j)
+        if own is None or (isinstance(own, Grid) and own.step[0] == 0):
             return marginal
-        own = Grid(self._grid.origin[[j]], self._grid.step[[j]])
         return RecordedDistribution(marginal, np.empty(0), np.ones((len(self), 1)), own)
 
     def _continuous(self, points: Array) -> Array:
@@ -201,16 +206,22 @@ class RecordedDistribution(ConditionalDistribution):
             log_density = np.where(impossible, self._latent._logpdf(points), log_density)
         return log_density
 
-    def _of_cells(self, points: Array, grid: Grid) -> Array:
+    def _of_cells(self, points: Array, grid: AnyGrid) -> Array:
         """Log of the mean density (n, m) in the cells of outcomes (n, m, d)."""
         center, m = grid.round(points), points.shape[1]
         if isinstance(self._latent, FlowDistribution) and self.n_outcomes > 1:
+            assert isinstance(grid, Grid)
             return self._latent.log_mean_density(center, grid)
-        half = grid.step[0] / 2
-        ends = self._latent.cdf(np.concatenate([center[..., 0] - half, center[..., 0] + half], axis=1))
+        lower, upper = (end[..., 0] for end in grid.cell(center))
+        first, last = (end[..., 0] for end in grid.sides(center))
+        ends = self._latent.cdf(np.concatenate([lower, upper], axis=1))
         mass = ends[:, m:] - ends[:, :m]
         at_center = self._latent._logpdf(center)
-        return np.where(mass > FEW_DIGITS, np.log(np.maximum(mass, 1e-300) / grid.step[0]), at_center)
+        log_density = np.where(mass > FEW_DIGITS, np.log(np.maximum(mass, 1e-300) / (last - first)), at_center)
+        is_beyond = grid.is_beyond(points)[..., 0]
+        if is_beyond.any():
+            log_density = np.where(is_beyond, _LOG_LEAK + self._latent._logpdf(points), log_density)
+        return log_density
 
     def _rounded(self, y: Array) -> Array:
         """Outcomes (..., d) as they are recorded."""

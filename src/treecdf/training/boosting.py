@@ -11,7 +11,7 @@ from typing import Literal
 
 import numpy as np
 
-from treecdf._common.typing import Ints
+from treecdf._common.typing import Array, Ints
 from treecdf.bases.box import Support
 from treecdf.bases.components import ComponentLearner
 from treecdf.bases.conditional import Conditional
@@ -104,12 +104,12 @@ def fit_conditional_flows(
     fold, validation = left_out.fold, left_out.validation
     standardize = Standardizer.fit(table.x, table.weight)
     z = standardize(table.x)
-    training_rows = TrainingRows(z, table.y[:, 0], table.weight, fold)
+    training_rows = rows_to_learn(table, z, fold)
     context.report(News.of_beginning("learning the base, left-out folds in turn"))
     base, parameters = Conditional.cross_fit(learner, training_rows, recipe.bounds[0], rng, context.steps)
-    rows = locate(table, standardize, base, parameters)
+    rows = locate(table, standardize, base, parameters, by_cell=True)
     if validation is not None:
-        folds = [FoldRows(rows, locate(validation, standardize, base))]
+        folds = [FoldRows(rows, locate(validation, standardize, base, by_cell=True))]
     elif not left_out.stops:
         folds = [FoldRows(rows)]
     else:
@@ -121,6 +121,15 @@ def fit_conditional_flows(
         log_density = np.empty(len(table))
         log_density[np.argsort(fold, kind="stable")] = fitted.left_out
     return replace(fitted, flows=flows, left_out=log_density)
+
+
+def rows_to_learn(table: Table, z: Array, fold: Ints) -> TrainingRows:
+    """Rows of one outcome for a conditional base: standardised covariates z (n, q), and cells where there are any."""
+    cells = None if table.cells is None else table.cells.of(0)
+    if cells is None:
+        return TrainingRows(z, table.y[:, 0], table.weight, fold)
+    ends = np.hstack([cells.lower, cells.upper])
+    return TrainingRows(z, cells.value[:, 0], table.weight, fold, ends=ends)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,6 @@ from treecdf._common.typing import Array, Ints, Units
 from treecdf.bases.boosted_mixture import MixtureBoosting
 from treecdf.bases.components import ComponentLearner
 from treecdf.bases.conditional import smallest_log_scale
-from treecdf.bases.mean import TrainingRows
 from treecdf.bases.transform import OutcomeTransform
 from treecdf.data.recording import recording_step
 from treecdf.data.scaling import Standardizer
@@ -28,7 +27,13 @@ from treecdf.flows.mixture import Mixture
 from treecdf.flows.regions import Regions, fit_regions
 from treecdf.flows.results import EndedStage, Family, Fitted, History, ended_stages
 from treecdf.flows.weights import TRAINING_RULES, equal_weights, likelihood_weights, maximise, stacked_weights
-from treecdf.training.boosting import LeftOut, fit_conditional_flows, fit_flow, fit_streamed_flow
+from treecdf.training.boosting import (
+    LeftOut,
+    fit_conditional_flows,
+    fit_flow,
+    fit_streamed_flow,
+    rows_to_learn,
+)
 from treecdf.training.context import TrainingContext
 from treecdf.training.jobs import Job, Workers
 from treecdf.training.plan import Plan
@@ -112,12 +117,16 @@ def look_at_mixture(learner: MixtureBoosting, table: Table, fold: Ints) -> float
     """Mean log density of left-out rows, in the outcome's own unit, after a few rounds on a sample of the rows."""
     rng = np.random.default_rng(0)  # of its own: families after it do not depend on whether there was a look
     standardize = Standardizer.fit(table.x, table.weight)
-    y, weight = table.y[:, 0], table.weight
-    transform = OutcomeTransform.fit(y, weight)
-    g, log_slope = transform.forward(y)
-    rows = TrainingRows(standardize(table.x), g, weight, fold)
-    _, _, loss = learner.look(rows, smallest_log_scale(recording_step(y) / transform.scale), rng)
-    return float(weight @ log_slope / weight.sum()) - loss
+    rows = rows_to_learn(table, standardize(table.x), fold)
+    weight, has_cells = rows.weight, rows.ends is not None
+    transform = OutcomeTransform.fit(rows.y, weight)
+    g, unit = transform.forward(rows.y)
+    if table.cells is not None and has_cells:
+        unit = -np.log(table.cells.width[:, 0])
+    ends = None if rows.ends is None else transform.forward(rows.ends)[0]
+    floor = smallest_log_scale(recording_step(rows.y) / transform.scale, has_cells)
+    _, _, loss = learner.look(replace(rows, y=g, ends=ends), floor, rng)
+    return float(weight @ unit / weight.sum()) - loss
 
 
 def fit_streamed(
@@ -324,7 +333,8 @@ def _trained(fitted: Iterable[Fitted | None]) -> list[Fitted]:
 def _link_table(table: Table, outcome: int, given: Sequence[int]) -> Table:
     """One outcome, with others among the covariates."""
     x = np.ascontiguousarray(np.hstack([table.x, table.y[:, list(given)]])) if given else table.x
-    return replace(table, x=x, y=table.y[:, [outcome]])
+    cells = None if table.cells is None else table.cells.of(outcome)
+    return replace(table, x=x, y=table.y[:, [outcome]], cells=cells)
 
 
 def _is_hopeless(first: Fitted, aside: Table | Ints | None, others: Sequence[Family], rows: Table) -> bool:

@@ -47,6 +47,7 @@ PAPER_SETTINGS = {
     "weights": "mean_likelihood",
     "penalty": "auto",
     "subsample": 1.0,
+    "resolution": None,
 }
 JOINT_STAGES = (Stage(Logistic(), max_depth=6), Stage(MLP((4, 4)), max_depth=4))
 TREE_STAGES = (Stage(BoostedTrees(), max_depth=6),)

@@ -10,7 +10,14 @@ import numpy as np
 
 from treecdf._common.typing import Bound
 from treecdf.bases.atoms import Atoms
-from treecdf.data.recording import Grid, continuous_part, notes, read_atoms, read_grid
+from treecdf.data.recording import (
+    AnyGrid,
+    continuous_part,
+    is_few,
+    note_on_few_values,
+    notes,
+    recognise,
+)
 from treecdf.data.table import Table, check_size
 from treecdf.training.settings import FitSettings
 
@@ -20,9 +27,10 @@ class Recording:
     """Atoms and grid of the outcomes, None where there are none, and what a person should know about them."""
 
     atoms: Atoms | None
-    grid: Grid | None
+    grid: AnyGrid | None
     notes: tuple[str, ...]
     is_discrete: bool = False  # no training row is anything but an atom
+    said: str | None = None  # what is to be told at once: the outcome was taken as one of few values
 
 
 def learn_recording(
@@ -34,15 +42,16 @@ def learn_recording(
 ) -> tuple[Recording, Table, Table | None]:
     """What is learnt of the recording, and the training and validation rows that are left for the flows.
 
-    These are the rows that are no atom, spread over the cells of the grid.
+    These are the rows that are no atom, with the cells of the grid.
     """
     told = notes(table, settings.atoms, settings.resolution)
-    values, grid = read_atoms(settings.atoms, table), read_grid(settings.resolution, table)
+    values, grid = recognise(table, settings.atoms, settings.resolution)
+    said = note_on_few_values(table.y, grid) if grid is not None and is_few(settings.resolution) else None
     atoms = Atoms.fit(values, table, rng) if len(values) else None
     continuous = continuous_part(table, values, grid, bounds, rng)
     is_discrete = atoms is not None and not len(continuous)
     if is_discrete:
-        return Recording(atoms, None, told, is_discrete), table, validation
+        return Recording(atoms, None, told, is_discrete, said), table, validation
     table = continuous
     check_size(table, len(values))
     if validation is not None:
@@ -54,4 +63,4 @@ def learn_recording(
                 stacklevel=4,
             )
             validation = None
-    return Recording(atoms, grid, told), table, validation
+    return Recording(atoms, grid, told, said=said), table, validation

@@ -12,6 +12,7 @@ import numpy as np
 from treecdf._common.typing import Ints, Units
 from treecdf.data.columns import Category
 from treecdf.data.reading import Schema, is_frame
+from treecdf.data.recording import is_few
 from treecdf.data.table import Table, learn_table, outcome_names, read_bounds, read_table
 from treecdf.training.classifiers import AnyClassifier
 from treecdf.training.ensemble import Ensemble, fit_streamed
@@ -66,7 +67,7 @@ def check_streamable(settings: FitSettings) -> None:
         "structure": settings.structure in ("auto", "joint"),
         "rotations": not settings.has_rotations,
         "atoms": settings.atoms is None,
-        "resolution": settings.resolution is None,
+        "resolution": settings.resolution is None or is_few(settings.resolution),
         "checkpoint": settings.checkpoint is None,
     }
     possible = {"base": "'auto', 'unconditional', 'box' or 'student'", "structure": "'auto' or 'joint'"}

@@ -15,7 +15,7 @@ from treecdf.bases.atoms import Atoms
 from treecdf.bases.learners.boosting import BoostedScores
 from treecdf.bases.learners.network import FittedNetworks
 from treecdf.data.columns import Covariates
-from treecdf.data.recording import Grid
+from treecdf.data.recording import ClosedGrid, Grid, ListedValues
 from treecdf.flows.composition.presence import Effects, Presence
 from treecdf.flows.composition.ratios import Link
 from treecdf.flows.flow import TreeFlow
@@ -165,7 +165,7 @@ def _check_recording(fitted: Mapping[str, FromFile], q: int, d: int, visit: Visi
         expect(d == 1, "atoms of one outcome")
         visit(fitted["atoms_"], q, Atoms)
     if fitted["grid_"] is not None:
-        visit(fitted["grid_"], d, Grid)
+        visit(fitted["grid_"], d, Grid, ClosedGrid, ListedValues)
 
 
 class _Visitor:

@@ -7,7 +7,7 @@ import numpy as np
 from treecdf.bases.atoms import Atoms
 from treecdf.bases.learners.boosting import BoostedScores
 from treecdf.data.columns import Category, Covariates, Date, Number, Ordered
-from treecdf.data.recording import Grid
+from treecdf.data.recording import ClosedGrid, Grid, ListedValues
 from treecdf.data.scaling import Standardizer
 from treecdf.persist.checks.values import Check, Visit, expect, expect_array, expect_number, expect_texts, expect_tuple
 
@@ -65,6 +65,21 @@ def _grid(part: Grid, d: int, visit: Visit) -> None:
     expect_array(part.step, "step", (d,), low=0.0)
 
 
+def _closed_grid(part: ClosedGrid, d: int, visit: Visit) -> None:
+    expect(d == 1, "a grid with ends of one outcome")
+    _grid(part, d, visit)
+    expect(part.step[0] > 0, "a step above 0")
+    ends = part.ends
+    is_pair = isinstance(ends, np.ndarray) and ends.dtype == np.float64 and ends.shape == (2,)
+    expect(is_pair and ends[0] < ends[1], "ends of a grid in order")
+
+
+def _listed_values(part: ListedValues, d: int, visit: Visit) -> None:
+    expect(d == 1, "values of one outcome")
+    expect_array(part.values, "values", (-1,))
+    expect(len(part.values) >= 2 and (np.diff(part.values) > 0).all(), "at least two values in order")
+
+
 CHECKS: dict[type, Check] = {
     Covariates: _covariates,
     Number: _number,
@@ -73,4 +88,6 @@ CHECKS: dict[type, Check] = {
     Ordered: _ordered,
     Atoms: _atoms,
     Grid: _grid,
+    ClosedGrid: _closed_grid,
+    ListedValues: _listed_values,
 }

@@ -16,6 +16,9 @@ from treecdf.data.table import Table, check_sum_of_weights
 from treecdf.flows.flow import tree_covariates
 from treecdf.training.sources.rows import Rows, Source, locate_blocks
 
+# The probability of a cell below this is better taken from the density than from a difference of CDF values.
+_FEW_DIGITS = 1e-9
+
 
 @dataclass(frozen=True)
 class Located:
@@ -95,15 +98,27 @@ class FoldRows:
     validation: Located | Streamed | None = None
 
 
-def locate(table: Table, standardize: Standardizer, base: Base, parameters: Array | None = None) -> Located:
+def locate(
+    table: Table, standardize: Standardizer, base: Base, parameters: Array | None = None, by_cell: bool = False
+) -> Located:
     """The rows of a table, standardised and in the box.
 
     parameters: those (n, P) of the base for each row, where they are not `base.parameters` (out-of-fold ones).
+    by_cell: an outcome known by its cell is put where the base, given the cell, has it: between the ends' images, where
+    it is uniform. Its density is the cell's probability over its width.
     """
     z = standardize(table.x)
     if parameters is None:
         parameters = base.parameters(z)
     v, log_det = base.to_box(table.y[:, None, :], parameters)
+    cells = table.cells.of(0) if by_cell and table.cells is not None else None
+    if cells is not None:
+        ends, _ = base.to_box(np.stack([cells.lower, cells.upper], axis=1), parameters)
+        mass = ends[:, 1:] - ends[:, :1]
+        is_known = mass > _FEW_DIGITS
+        v = np.where(is_known, ends[:, :1] + cells.share[..., None] * mass, v)
+        with np.errstate(divide="ignore"):
+            log_det = np.where(is_known[..., 0], np.log(mass[..., 0] / cells.width), log_det)
     return Located(tree_covariates(z, base, parameters), v[:, 0], table.weight, log_det[:, 0], base.inside(v)[:, 0])
 
 
