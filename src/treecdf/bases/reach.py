@@ -44,7 +44,7 @@ class Reach:
         """
         chosen = np.sort(rng.permutation(len(x))[:_MOST_POINTS])
         points = np.ascontiguousarray(x[chosen])
-        relevance = _relevance(points, response, rng)
+        relevance = np.minimum(relevance_of(points, response, rng), 1.0)
         weighted = relevance * points
         squared = _squared_distances(weighted, weighted)
         np.fill_diagonal(squared, np.inf)
@@ -115,8 +115,8 @@ def _squared_distances(x: Array, points: Array, known: Array | None = None) -> A
     return np.maximum((x**2).sum(axis=1)[:, None] + known.astype(np.float64) @ (points**2).T - 2 * cross, 0.0)
 
 
-def _relevance(points: Array, response: Callable[[Array], Array], rng: np.random.Generator) -> Array:
-    """Root mean square (q,), at most 1, of what shuffling a covariate does to the response.
+def relevance_of(points: Array, response: Callable[[Array], Array], rng: np.random.Generator) -> Array:
+    """Root mean square (q,) of what shuffling a covariate of points (m, q) does to the response (m, k).
 
     Of many covariates blocks are shuffled first, and those of a block one by one only if it matters.
     """
@@ -136,7 +136,7 @@ def _relevance(points: Array, response: Callable[[Array], Array], rng: np.random
             relevance[block] = of_block
         elif of_block > _MATTERS:
             relevance[block] = [change(block[[k]]) for k in range(len(block))]
-    return np.minimum(relevance, 1.0)
+    return relevance
 
 
 def widened(parameters: Array, excess: Array, widest: float, middle: float, log_unit: float) -> Array:

@@ -42,6 +42,10 @@ MANY_ROWS = 2500
 # Rows from which on neighbours are asked: protein -2.001 -> -1.613, power -2.360 -> -2.333, kin8nm about the same
 # (ADR 18). It is no optimum: on fewer rows neighbours were neutral or better, but not on all tables tried.
 CROWDED_ROWS = 5000
+# Rows from which on scales and weights may see how near other rows are (ADR 31): folds of fewer tell little of it.
+FEWEST_ROWS_OF_NEARNESS = 100
+# Rows that are remembered for their nearness at most, to bound time and the size of the file.
+REMEMBERED_ROWS = 50_000
 # Rows from which on trees learn at one and a half times the rate, and scales at twice, to bound time.
 HUGE_ROWS = 20_000
 # Covariates from which on a lasso is tried, which looks for the few that matter.
@@ -127,3 +131,8 @@ def default_scales(n: int) -> BoostingSettings:
     """
     rate = 0.05 if n <= MANY_ROWS else 0.1 if n <= HUGE_ROWS else 0.2
     return BoostingSettings(max_depth=3, rate=rate, max_rounds=600, subsample=0.5, n_bins=64)
+
+
+def default_remembered(n: int, q: int) -> int:
+    """Rows that a conditional base may remember for their nearness, 0 if it is not worth a look (ADR 31)."""
+    return REMEMBERED_ROWS if n >= FEWEST_ROWS_OF_NEARNESS and q <= MOST_DIRECTIONS else 0

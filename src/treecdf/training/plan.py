@@ -35,6 +35,7 @@ from treecdf.training.defaults import (
     default_learners,
     default_mixture,
     default_network_mixture,
+    default_remembered,
     default_scales,
 )
 from treecdf.training.settings import FitSettings, Growth, Recipe, Stage
@@ -231,7 +232,7 @@ def _component_learner(settings: FitSettings, n: int, q: int) -> ComponentLearne
     if settings.base == "network":
         return default_network_mixture(n)
     if isinstance(settings.base, str):
-        return Stack(default_learners(n, q, settings.effort), default_scales(n))
+        return Stack(default_learners(n, q, settings.effort), default_scales(n), default_remembered(n, q))
     return Stack([as_learner(regressor) for regressor in settings.base], default_scales(n))
 
 
