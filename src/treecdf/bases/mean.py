@@ -30,6 +30,7 @@ class TrainingRows:
     weight: Array  # (n,)
     fold: Ints  # (n,): rows of the same fold are left out together
     scale: Straightener | None = None  # of long-tailed covariates, where it suits smooth learners better
+    may_be_held: bool = True  # whether the model may hold some of these rows
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from treecdf._common.typing import Array, Ints
+from treecdf.bases.learners.grouping import means_of_rows
 
 _MOST_POINTS = 500  # training rows that are remembered
 _N_DONORS = 20  # remembered rows whose values take the place of missing ones
@@ -28,7 +29,7 @@ _CHUNK_ROWS = 2048  # rows whose distances are worked out together
 class Reach:
     """A sample of the training rows, how much each covariate matters, and how far the rows extend."""
 
-    points: Array  # (m, q): standardised covariates of the sample
+    points: Array  # (m, q): standardised covariates of the sample, or means of them
     relevance: Array  # (q,): from 0, a covariate that does not matter, to 1
     columns: tuple[Array, Array]  # (q,): smallest and largest values of the covariates
     components: Array  # (q, c): principal components of the covariates, weighed by relevance
@@ -37,14 +38,19 @@ class Reach:
     size: float  # the distance from the middle that most rows do not exceed
 
     @staticmethod
-    def fit(x: Array, response: Callable[[Array], Array], rng: np.random.Generator) -> Reach:
+    def fit(
+        x: Array, response: Callable[[Array], Array], rng: np.random.Generator, may_hold_rows: bool = True
+    ) -> Reach:
         """From standardised covariates x (n, q) of the training rows.
 
-        response: of covariates (m, q), what depends on them (m, k) in units in which 1 is much.
+        response: of covariates (m, q), what depends on them (m, k) in units in which 1 is much. If it may not hold
+        rows, means of five rows or more take their place.
         """
         chosen = np.sort(rng.permutation(len(x))[:_MOST_POINTS])
         points = np.ascontiguousarray(x[chosen])
         relevance = np.minimum(relevance_of(points, response, rng), 1.0)
+        if not may_hold_rows:
+            points = means_of_rows(x, _MOST_POINTS)
         weighted = relevance * points
         squared = _squared_distances(weighted, weighted)
         np.fill_diagonal(squared, np.inf)

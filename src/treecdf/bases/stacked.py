@@ -19,11 +19,14 @@ from treecdf._common.typing import Array
 from treecdf._kernels.tails import T5
 from treecdf.bases.components import Learnt, choose_tail, make_loss
 from treecdf.bases.learners.boosting import BoostedScores, BoostingSettings, boost_scores
+from treecdf.bases.learners.neighbours import FittedNeighbours
+from treecdf.bases.learners.process import FittedProcess
 from treecdf.bases.learners.protocol import Learner
 from treecdf.bases.linear_scale import LinearScale
 from treecdf.bases.mean import Mean, TrainingRows
 from treecdf.bases.nearness import N_FEATURES, Nearby, Nearness
 from treecdf.bases.reach import relevance_of
+from treecdf.bases.straightening import OnNewScale
 
 _START_OF_SCALE = 0.7  # times the error of a component: where boosting of its log scale begins
 _START_OF_STACK = 1.5  # logit of the stack's weight where boosting begins, 0 for the others: it is the best guess
@@ -59,10 +62,11 @@ class Stack:
         best_loss = first.loss - _worth_nearness(rows)
         for metric in _metrics(mean, rows) if self.n_remembered else ():
             found, nearby = Nearness.cross_fit(rows, metric, self.n_remembered)
-            nearer = _Boosting(location, nearby, rows, floor, rng, steps)
+            # A generator of its own: without nearness the base is the same as if nobody had looked.
+            nearer = _Boosting(location, nearby, rows, floor, np.random.default_rng(0), steps)
             second = nearer.run(look, nearer.start(), relative, T5)
             if second.loss < best_loss:
-                first, boosting, near, best_loss = second, nearer, found, second.loss
+                first, boosting, near, best_loss = second, replace(nearer, rng=rng), found, second.loss
         start = boosting.start()
         trend, linear = LinearScale.cross_fit(rows, rows.y - location[:, 0])
         if trend.has_slopes:
@@ -162,6 +166,13 @@ class Stacked:
     def n_features(self, q: int) -> int:
         """Columns that scales and weights depend on, of q covariates."""
         return q + 1 + len(self.mean.components) + (0 if self.near is None else N_FEATURES)
+
+    def n_held(self) -> tuple[int, int]:
+        """How many training rows it holds with their outcomes, and of how many it holds covariates only."""
+        parts = [part.predictor if isinstance(part, OnNewScale) else part for part in self.mean.predictors]
+        with_outcomes = 0 if self.near is None else len(self.near.points)
+        with_outcomes += sum(len(part.points) for part in parts if isinstance(part, FittedNeighbours))
+        return with_outcomes, sum(len(part.inducing) for part in parts if isinstance(part, FittedProcess))
 
     def __call__(self, x: Array) -> Array:
         """Scores (n, 3 J) at standardised covariates x (n, q)."""

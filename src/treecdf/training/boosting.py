@@ -104,7 +104,7 @@ def fit_conditional_flows(
     fold, validation = left_out.fold, left_out.validation
     standardize = Standardizer.fit(table.x, table.weight)
     z = standardize(table.x)
-    training_rows = TrainingRows(z, table.y[:, 0], table.weight, fold)
+    training_rows = TrainingRows(z, table.y[:, 0], table.weight, fold, may_be_held=recipe.remember_rows)
     context.report(News.of_beginning("learning the base, left-out folds in turn"))
     base, parameters = Conditional.cross_fit(learner, training_rows, recipe.bounds[0], rng, context.steps)
     rows = locate(table, standardize, base, parameters)

@@ -6,6 +6,8 @@ bounds time; no run that varies it alone was kept.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from treecdf.bases.boosted_mixture import MixtureBoosting
 from treecdf.bases.learners import BoostedMean, GaussianProcess, Lasso, Learner, Neighbours, Network, Polynomial
 from treecdf.bases.learners.boosting import BoostingSettings
@@ -80,8 +82,11 @@ FAST_RATE = 0.2
 FAST_ROUNDS = 100
 
 
-def default_learners(n: int, q: int, effort: str) -> list[Learner]:
-    """The learners that are tried on n rows of q covariates, the cheap and the decisive first."""
+def default_learners(n: int, q: int, effort: str, remember_rows: bool = True) -> list[Learner]:
+    """The learners that are tried on n rows of q covariates, the cheap and the decisive first.
+
+    Without remember_rows none of them holds training rows.
+    """
     learners: list[Learner] = [Lasso()] if q >= MANY_COLUMNS else []
     if min(n, q) <= MOST_LINEAR:
         learners.append(Polynomial(1))
@@ -90,11 +95,12 @@ def default_learners(n: int, q: int, effort: str) -> list[Learner]:
             learners.append(Polynomial(degree))
     if q <= MOST_COVARIATES:
         n_inducing = ROWS_OF_EXACT_PROCESS if n <= ROWS_OF_EXACT_PROCESS else INDUCING_ROWS
-        learners.append(FAST_PROCESS if effort == "fast" else GaussianProcess(n_inducing=n_inducing))
+        process = FAST_PROCESS if effort == "fast" else GaussianProcess(n_inducing=n_inducing)
+        learners.append(replace(process, holds_rows=remember_rows))
     learners += _trees(n, effort)
     if effort != "fast" and n > MANY_ROWS and n > ROWS_OF_NETWORK * q:
         learners.append(Network())
-    if n > CROWDED_ROWS and q <= MOST_DIRECTIONS:
+    if n > CROWDED_ROWS and q <= MOST_DIRECTIONS and remember_rows:
         learners.append(Neighbours())
     return learners
 
