@@ -77,6 +77,7 @@ def small_models():
         "network": (TreeFlowRegressor(base="network", effort="fast", **few), 1),
         "nodes": (TreeFlowRegressor(base="box", stages=nodes, **never), 1),
         "learners": (TreeFlowRegressor(base=learners, **never), 1),
+        "near": (TreeFlowRegressor(base="conditional", effort="fast", **few), 1),
         "long tails": (TreeFlowRegressor(base=[Polynomial(1)], **never), 1),
         "frame": (TreeFlowRegressor(base="box", **few), 1),
         "atoms on a grid": (TreeFlowRegressor(base="box", atoms=[0.0], resolution=0.25, **few), 1),
@@ -117,6 +118,9 @@ def fit(name):
     y = compositions(y) if name == "compositions" else y[:, 0] if d == 1 else y
     if name == "atoms on a grid":
         y = np.where(y < -0.5, 0.0, np.round(4 * y) / 4)
+    if name == "near":  # rows in pairs, so that near rows are worth remembering
+        x, y = (np.repeat(part, 2, axis=0) for part in (x, y))
+        x, y = x + 1e-3 * np.sin(np.arange(x.size)).reshape(x.shape), y + 1e-3 * np.sin(np.arange(len(y)))
     if name == "long tails":
         x, y = np.exp(2 * x), y + 5 * x[:, 0]
     return model.fit(as_frame(x) if name == "frame" else x, y)

@@ -130,7 +130,7 @@ class Conditional(WholeCube):
         spread = seen.std(axis=0)
         base = replace(base, typical=(seen.mean(axis=0), np.where(spread > 0, spread, 1.0)))
         unit = np.array([np.exp(np.median(seen[:, 1])), 1.0])
-        reach = Reach.fit(x, lambda rows: base._moments(base._known(rows)) / unit, later)
+        reach = Reach.fit(x, lambda z: base._moments(base._known(z)) / unit, later, rows.may_be_held)
         widest = float(np.quantile(seen[:, 1], _WIDEST)) - float(np.log(_SPREAD[base.tail]))
         return replace(base, reach=reach, widest=widest), parameters
 

@@ -31,6 +31,7 @@ class TrainingRows:
     fold: Ints  # (n,): rows of the same fold are left out together
     scale: Straightener | None = None  # of long-tailed covariates, where it suits smooth learners better
     ends: Array | None = None  # (n, 2): of the cells that the outcomes were recorded in, if they were
+    may_be_held: bool = True  # whether the model may hold some of these rows
 
     @property
     def observed(self) -> Array:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from treecdf._common.typing import Array, Ints
+from treecdf.bases.learners.grouping import means_of_rows
 
 _MOST_POINTS = 500  # training rows that are remembered
 _N_DONORS = 20  # remembered rows whose values take the place of missing ones
@@ -28,7 +29,7 @@ _CHUNK_ROWS = 64  # rows whose distances are worked out together: 256 kB, which 
 class Reach:
     """A sample of the training rows, how much each covariate matters, and how far the rows extend."""
 
-    points: Array  # (m, q): standardised covariates of the sample
+    points: Array  # (m, q): standardised covariates of the sample, or means of them
     relevance: Array  # (q,): from 0, a covariate that does not matter, to 1
     columns: tuple[Array, Array]  # (q,): smallest and largest values of the covariates
     components: Array  # (q, c): principal components of the covariates, weighed by relevance
@@ -37,14 +38,19 @@ class Reach:
     size: float  # the distance from the middle that most rows do not exceed
 
     @staticmethod
-    def fit(x: Array, response: Callable[[Array], Array], rng: np.random.Generator) -> Reach:
+    def fit(
+        x: Array, response: Callable[[Array], Array], rng: np.random.Generator, may_hold_rows: bool = True
+    ) -> Reach:
         """From standardised covariates x (n, q) of the training rows.
 
-        response: of covariates (m, q), what depends on them (m, k) in units in which 1 is much.
+        response: of covariates (m, q), what depends on them (m, k) in units in which 1 is much. If it may not hold
+        rows, means of five rows or more take their place.
         """
         chosen = np.sort(rng.permutation(len(x))[:_MOST_POINTS])
         points = np.ascontiguousarray(x[chosen])
-        relevance = _relevance(points, response, rng)
+        relevance = np.minimum(relevance_of(points, response, rng), 1.0)
+        if not may_hold_rows:
+            points = means_of_rows(x, _MOST_POINTS)
         weighted = relevance * points
         squared = _squared_distances(weighted, weighted)
         np.fill_diagonal(squared, np.inf)
@@ -115,8 +121,8 @@ def _squared_distances(x: Array, points: Array, known: Array | None = None) -> A
     return np.maximum((x**2).sum(axis=1)[:, None] + known.astype(np.float64) @ (points**2).T - 2 * cross, 0.0)
 
 
-def _relevance(points: Array, response: Callable[[Array], Array], rng: np.random.Generator) -> Array:
-    """Root mean square (q,), at most 1, of what shuffling a covariate does to the response.
+def relevance_of(points: Array, response: Callable[[Array], Array], rng: np.random.Generator) -> Array:
+    """Root mean square (q,) of what shuffling a covariate of points (m, q) does to the response (m, k).
 
     Of many covariates blocks are shuffled first, and those of a block one by one only if it matters.
     """
@@ -136,7 +142,7 @@ def _relevance(points: Array, response: Callable[[Array], Array], rng: np.random
             relevance[block] = of_block
         elif of_block > _MATTERS:
             relevance[block] = [change(block[[k]]) for k in range(len(block))]
-    return np.minimum(relevance, 1.0)
+    return relevance
 
 
 def widened(parameters: Array, excess: Array, widest: float, middle: float, log_unit: float) -> Array:

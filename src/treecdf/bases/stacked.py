@@ -1,8 +1,9 @@
 """Components around predictions of the mean: regressors say where they are, boosted trees say how sure they are.
 
 There is one component for the stack of the mean learners and one for each of the best of them; log scales and weights
-are functions of x, boosted on the likelihood. Training rows only ever see predictions of models that were fitted
-without them.
+are functions of x, boosted on the likelihood. If left-out rows say that it helps they also depend on how near the
+nearest training rows are and what they say, and the nearest row's outcome has a component of its own (ADR 31). Training
+rows only ever see predictions of models that were fitted without them.
 """
 
 from __future__ import annotations
@@ -18,12 +19,22 @@ from treecdf._common.typing import Array
 from treecdf._kernels.tails import T5
 from treecdf.bases.components import Learnt, choose_tail, make_loss
 from treecdf.bases.learners.boosting import BoostedScores, BoostingSettings, boost_scores
+from treecdf.bases.learners.neighbours import FittedNeighbours
+from treecdf.bases.learners.process import FittedProcess
 from treecdf.bases.learners.protocol import Learner
 from treecdf.bases.linear_scale import LinearScale
 from treecdf.bases.mean import Mean, TrainingRows
+from treecdf.bases.nearness import N_FEATURES, Nearby, Nearness
+from treecdf.bases.reach import relevance_of
+from treecdf.bases.straightening import OnNewScale
 
 _START_OF_SCALE = 0.7  # times the error of a component: where boosting of its log scale begins
 _START_OF_STACK = 1.5  # logit of the stack's weight where boosting begins, 0 for the others: it is the best guess
+_START_OF_NEAREST = 0.1  # quantile of the errors of the nearest row: where boosting of its log scale begins
+_LOGIT_OF_NEAREST = -1.0  # logit of its weight there
+_WORTH_NEARNESS = 3.0  # nats, all rows together, that nearness has to gain at the first look
+_WORTH_NEARNESS_A_ROW = 0.002  # nats a row that it has to gain besides
+_ROWS_OF_METRIC = 300  # rows on which covariates are shuffled to see what they do to the stack
 _WORTH_SLOPES = 1.0  # nats, all rows together, that a linear log scale has to gain at the first look
 _RATE_OF_LOOK = 0.3  # learning rate of a first look at tails and scales
 _ROUNDS_OF_LOOK = 20  # rounds of it at most
@@ -36,26 +47,51 @@ class Stack:
 
     learners: Sequence[Learner]
     scales: BoostingSettings
+    n_remembered: int = 0  # training rows that are remembered for their nearness at most; 0: it is not looked at
 
     def cross_fit(
         self, rows: TrainingRows, step: float, floor: float, rng: np.random.Generator, steps: Steps
     ) -> Learnt:
-        """The components around the learners' predictions."""
+        """The components around the learners' predictions, and around the nearest row if that helps."""
         mean, location = Mean.cross_fit(self.learners, rows, step, rng, steps)
-        boosting = _Boosting(location, replace(rows, x=_features(rows.x, location)), floor, rng, steps)
-        plain = LinearScale.constant(rows.x.shape[1])
         look = replace(self.scales, rate=_RATE_OF_LOOK, max_rounds=_ROUNDS_OF_LOOK, patience=_PATIENCE_OF_LOOK)
-        start = boosting.start()
+        boosting = _Boosting(location, None, rows, floor, rng, steps)
+        plain, near = LinearScale.constant(rows.x.shape[1]), None
         relative = np.zeros(len(rows.y))
-        first = boosting.run(look, start, relative, T5)
+        first = boosting.run(look, boosting.start(), relative, T5)
+        best_loss = first.loss - _worth_nearness(rows)
+        for metric in _metrics(mean, rows) if self.n_remembered else ():
+            found, nearby = Nearness.cross_fit(rows, metric, self.n_remembered)
+            # A generator of its own: without nearness the base is the same as if nobody had looked.
+            nearer = _Boosting(location, nearby, rows, floor, np.random.default_rng(0), steps)
+            second = nearer.run(look, nearer.start(), relative, T5)
+            if second.loss < best_loss:
+                first, boosting, near, best_loss = second, replace(nearer, rng=rng), found, second.loss
+        start = boosting.start()
         trend, linear = LinearScale.cross_fit(rows, rows.y - location[:, 0])
         if trend.has_slopes:
             second = boosting.run(look, start, linear, T5)
             if second.loss < first.loss - _WORTH_SLOPES / rows.weight.sum():
                 first, relative, plain = second, linear, trend
         best = boosting.run(self.scales, first.moved(start), relative, first.tail)
-        n_components = location.shape[1]
-        return Learnt(Stacked(mean, plain, best.scores.moved(best.shift, n_components)), best.left_out, best.tail)
+        scores = best.scores.moved(best.shift, len(start) // 2)
+        return Learnt(Stacked(mean, plain, scores, near), best.left_out, best.tail)
+
+
+def _worth_nearness(rows: TrainingRows) -> float:
+    """Nats a row that nearness has to gain at the first look."""
+    return max(_WORTH_NEARNESS / float(rows.weight.sum()), _WORTH_NEARNESS_A_ROW)
+
+
+def _metrics(mean: Mean, rows: TrainingRows) -> Iterator[Array]:
+    """What the covariates may count (q,) in distances: all the same, or by what they do to the stack."""
+    q = rows.x.shape[1]
+    yield np.ones(q)
+    rng = np.random.default_rng(0)  # of its own: what comes after does not depend on it
+    sample = rows.x[np.sort(rng.permutation(len(rows.x))[:_ROWS_OF_METRIC])]
+    relevance = relevance_of(sample, lambda x: mean(x)[:, :1], rng)
+    if q > 1 and relevance.any():
+        yield relevance / relevance.max()
 
 
 @dataclass(frozen=True)
@@ -75,31 +111,38 @@ class _Boosted:
 
 @dataclass(frozen=True)
 class _Boosting:
-    """Boosting of log scales and logits of the weights of the components at `location` (n, J)."""
+    """Boosting of log scales and logits of the weights of components: around means (n, J), and the nearest row."""
 
-    location: Array
-    rows: TrainingRows  # with the features that scales and weights depend on
+    means: Array
+    nearby: Nearby | None
+    rows: TrainingRows
     floor: float
     rng: np.random.Generator
     steps: Steps
 
     def start(self) -> Array:
         """Log scales and logits (2 J,) where boosting begins."""
-        n_components = self.location.shape[1]
+        location = _locations(self.means, self.nearby)
+        n_components = location.shape[1]
         share = self.rows.weight / self.rows.weight.sum()
         start = np.zeros(2 * n_components)
-        error = np.sqrt(share @ (self.location - self.rows.y[:, None]) ** 2)
-        start[:n_components] = np.maximum(np.log(np.maximum(_START_OF_SCALE * error, 1e-300)), self.floor)
+        error = _START_OF_SCALE * np.sqrt(share @ (location - self.rows.y[:, None]) ** 2)
         start[n_components] = _START_OF_STACK
+        if self.nearby is not None:
+            # It is worth a component where the nearest row is nearly right; a wide one would narrow down slowly.
+            error[-1] = np.quantile(np.abs(self.nearby.value - self.rows.y), _START_OF_NEAREST)
+            start[-1] = _LOGIT_OF_NEAREST
+        start[:n_components] = np.maximum(np.log(np.maximum(error, 1e-300)), self.floor)
         return start
 
     def run(self, settings: BoostingSettings, start: Array, relative: Array, tail: int) -> _Boosted:
         """Boost under a tail, from `start` (2 J,); all log scales of a row are relative to `relative` (n,)."""
-        rows, n_components = self.rows, self.location.shape[1]
-        loss = make_loss(rows.observed, self.location, tail, self.floor, relative)
-        fit = partial(boost_scores, loss, rows.x, rows.weight, start, rows.fold, settings, self.rng)
-        scores, found = self.steps.learn(self.rng, rows.x.shape[1], (len(rows.x), 2 * n_components), fit)
-        left_out = np.hstack([found, self.location])
+        rows, location = self.rows, _locations(self.means, self.nearby)
+        features, n_components = _features(rows.x, self.means, self.nearby), location.shape[1]
+        loss = make_loss(rows.observed, location, tail, self.floor, relative)
+        fit = partial(boost_scores, loss, features, rows.weight, start, rows.fold, settings, self.rng)
+        scores, found = self.steps.learn(self.rng, features.shape[1], (len(features), 2 * n_components), fit)
+        left_out = np.hstack([found, location])
         left_out[:, :n_components] += relative[:, None]
         tail, shift, value = choose_tail(rows.observed, left_out, rows.weight, self.floor, tail)
         left_out[:, :n_components] += shift
@@ -113,27 +156,47 @@ class Stacked:
     mean: Mean
     trend: LinearScale  # of all log scales, to which the scores are added
     scores: BoostedScores
+    near: Nearness | None = None  # the rows whose nearness scales and weights see
 
     @property
     def n_components(self) -> int:
         """J, the number of components."""
-        return 1 + len(self.mean.components)
+        return 1 + len(self.mean.components) + (self.near is not None)
+
+    def n_features(self, q: int) -> int:
+        """Columns that scales and weights depend on, of q covariates."""
+        return q + 1 + len(self.mean.components) + (0 if self.near is None else N_FEATURES)
+
+    def n_held(self) -> tuple[int, int]:
+        """How many training rows it holds with their outcomes, and of how many it holds covariates only."""
+        parts = [part.predictor if isinstance(part, OnNewScale) else part for part in self.mean.predictors]
+        with_outcomes = 0 if self.near is None else len(self.near.points)
+        with_outcomes += sum(len(part.points) for part in parts if isinstance(part, FittedNeighbours))
+        return with_outcomes, sum(len(part.inducing) for part in parts if isinstance(part, FittedProcess))
 
     def __call__(self, x: Array) -> Array:
         """Scores (n, 3 J) at standardised covariates x (n, q)."""
-        location = self.mean(x)
-        scores = np.hstack([self.scores(_features(x, location)), location])
+        means, nearby = self.mean(x), None if self.near is None else self.near(x)
+        scores = np.hstack([self.scores(_features(x, means, nearby)), _locations(means, nearby)])
         scores[:, : self.n_components] += self.trend(x)[:, None]
         return scores
 
     def describe(self) -> Iterator[str]:
-        """The stack's weights, and the number of components."""
+        """The stack's weights, and whether scales see how near training rows are."""
         stack = sorted(zip(self.mean.weights, self.mean.names, strict=True), reverse=True)
         yield "stack of regressors for the mean: " + ", ".join(
             f"{name} {weight:.0%}" for weight, name in stack if weight >= 0.005
         )
+        if self.near is not None:
+            yield f"scales and weights see how near the nearest of {len(self.near.points):,} training rows are"
 
 
-def _features(x: Array, location: Array) -> Array:
-    """What scales and weights depend on: covariates, the stack, and where the other learners differ from it."""
-    return np.hstack([x, location[:, :1], location[:, 1:] - location[:, :1]])
+def _locations(means: Array, nearby: Nearby | None) -> Array:
+    """Locations (n, J) of the components: means (n, .), the stack first, then the nearest row's outcome."""
+    return means if nearby is None else np.column_stack([means, nearby.value])
+
+
+def _features(x: Array, means: Array, nearby: Nearby | None) -> Array:
+    """What scales and weights depend on: covariates, the stack, where the others differ from it, and nearness."""
+    columns = [x, means[:, :1], means[:, 1:] - means[:, :1]]
+    return np.hstack(columns if nearby is None else [*columns, nearby.features(means[:, 0])])

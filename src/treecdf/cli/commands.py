@@ -36,6 +36,7 @@ def fit(args: argparse.Namespace) -> None:
         atoms=_values("--atoms", args.atoms),
         resolution=_values("--resolution", args.resolution),
         categorical_features=args.categorical or None,
+        remember_rows=not args.forget_rows,
         random_state=args.seed,
         n_jobs=args.jobs,
         checkpoint=args.checkpoint,

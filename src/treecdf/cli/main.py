@@ -219,6 +219,7 @@ def _add_fit(commands: Commands) -> None:
         help="what outcomes were rounded to: --resolution 0.5 (one for all outcomes, or one for each), or auto; "
         "without it outcomes of few values have a probability for each; none: a plain density",
     )
+    fit.add_argument("--forget-rows", action="store_true", help="leave every training row out of the model file")
     fit.add_argument("--effort", choices=("fast", "default", "best"), default="default", help="default: %(default)s")
     fit.add_argument("--seed", type=int, default=0, help="default: %(default)s")
     fit.add_argument("--jobs", type=int, default=-1, help="threads or processes, -1 for all cores (default)")

@@ -35,7 +35,7 @@ from treecdf.data.twins import note_on_twins
 from treecdf.estimators.progress import Progress, reporter, say_once
 from treecdf.estimators.state import schema_state
 from treecdf.flows.results import EndedStage, history_table
-from treecdf.flows.summary import note_on_repeats
+from treecdf.flows.summary import note_on_memory, note_on_repeats
 from treecdf.persist.checkpoint import NoCheckpoint
 from treecdf.training.ensemble import Ensemble, fit_ensemble
 from treecdf.training.growing.screening import notes_on_width
@@ -114,7 +114,11 @@ def _state(
     """The whole fitted state: what is known of the table, the mixture, its history and the importances."""
     mixture, places = ensemble.mixture(), attributes["covariates_"].places()
     attributes |= {
-        "notes_": (*attributes["notes_"], *map(note_on_repeats, ensemble.ended)),
+        "notes_": (
+            note_on_memory(mixture, settings.remember_rows),
+            *attributes["notes_"],
+            *map(note_on_repeats, ensemble.ended),
+        ),
         "mixture_": mixture,
         "families_": ensemble.families,
         "family_weights_": ensemble.weights,

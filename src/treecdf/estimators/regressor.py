@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, RegressorMixin
@@ -15,9 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from treecdf._common.protocols import Seed
 from treecdf.bases.box import MARGIN
 from treecdf.data.recording import FEW
-from treecdf.data.table import (
-    is_dask,
-)
+from treecdf.data.table import is_dask
 from treecdf.estimators.fitting import FittedState, fit_table, fit_table_in_pieces
 from treecdf.estimators.predictions import Predictions
 from treecdf.estimators.state import replace_state
@@ -29,9 +27,6 @@ from treecdf.training.parameters import read_settings
 from treecdf.training.plan import PAPER_SETTINGS, PAPER_STAGES
 from treecdf.training.settings import Stage
 from treecdf.training.sources.parquet import ParquetPieces
-
-if TYPE_CHECKING:
-    pass
 
 FORMAT = "treecdf model"  # What its file says it is.
 # What a file keeps of a fitted model.
@@ -97,6 +92,9 @@ class TreeFlowRegressor(Predictions, RegressorMixin, BaseEstimator):
     weights_are : "counts" or "relative", default "counts"
         What sample weights mean. Counts: a row of weight 2 is the row twice, and weights of .05 are twenty times less
         evidence. Relative: only their ratios matter; they are divided by their mean.
+    remember_rows : bool, default True
+        Whether the model, and its file, may hold training rows: nearest rows with their outcomes, and covariates of
+        some rows. False: none, at some cost of accuracy (docs/model-files.md).
     rotations : int or list of (d, d) arrays, default None
         Several outcomes: a mixture of flows, each grown on outcomes that were scaled and rotated. J means J equally
         spaced angles of [0, pi / 2) in every coordinate plane, d (d - 1) / 2 * (J - 1) + 1 flows in all; or orthogonal
@@ -183,6 +181,7 @@ class TreeFlowRegressor(Predictions, RegressorMixin, BaseEstimator):
         resolution: Any = FEW,
         categorical_features: Any = None,
         weights_are: str = "counts",
+        remember_rows: bool = True,
         rotations: Any = None,
         weights: str = "equal",
         regions: Any = 8,
@@ -213,6 +212,7 @@ class TreeFlowRegressor(Predictions, RegressorMixin, BaseEstimator):
         self.resolution = resolution
         self.categorical_features = categorical_features
         self.weights_are = weights_are
+        self.remember_rows = remember_rows
         self.rotations = rotations
         self.weights = weights
         self.regions = regions
@@ -372,8 +372,8 @@ class TreeFlowRegressor(Predictions, RegressorMixin, BaseEstimator):
 
         An existing file is replaced in one step, or stays as it was if anything fails. Parameters are kept, except for
         the checkpoint and a generator as random_state; of families with more than 10,000 rows left out only the mean
-        log density is kept. A Gaussian process in the base remembers some of the training rows' standardised
-        covariates, nearest neighbours (above 5000 rows) up to 100,000 rows with their outcomes, and so does the file.
+        log density is kept. Unless remember_rows is False the model may remember training rows, some of them with their
+        outcomes (`summary` says how many), and so does the file: docs/model-files.md.
         Models with scikit-learn classifiers, regressors or clusterers inside raise ModelFileError: use skops or joblib.
         """
         check_is_fitted(self, "mixture_")

@@ -9,10 +9,13 @@ import numpy as np
 from treecdf._common.typing import Array
 from treecdf.bases.components import describe_tail
 from treecdf.bases.conditional import Conditional
+from treecdf.bases.stacked import Stacked
 from treecdf.bases.student import Student
 from treecdf.data.columns import Covariates, Date, Ordered
 from treecdf.flows.chain import Chain
 from treecdf.flows.flow import TreeFlow
+from treecdf.flows.mixture import Mixture
+from treecdf.flows.regions import NearestPoint
 from treecdf.flows.results import EndedStage, Family
 
 # What the families of a model are, by name
@@ -33,6 +36,25 @@ def summarize(families: Sequence[Family], weights: Array, outcomes: Sequence[str
     """Lines of text: each family, its weight, its mean log-likelihood of left-out rows, and its base."""
     pairs = zip(families, weights, strict=True)
     return "\n".join(line for family, weight in pairs for line in _family(family, weight, outcomes))
+
+
+def note_on_memory(mixture: Mixture, remember_rows: bool) -> str:
+    """A line of the summary: how many training rows the model holds; parts that share rows are counted each."""
+    bases = {id(flow.base): flow.base for flow in mixture.tree_flows() if isinstance(flow.base, Conditional)}
+    regions = mixture.regions
+    has_rows = isinstance(regions, NearestPoint) and len(regions.points) > regions.n_regions  # of HDBSCAN
+    if not remember_rows or not (bases or has_rows):
+        return "training rows that the model remembers: none"
+    with_outcomes, covariates = 0, len(regions.points) if isinstance(regions, NearestPoint) and has_rows else 0
+    for base in bases.values():
+        covariates += len(base.reach.points)
+        if isinstance(base.components, Stacked):
+            more = base.components.n_held()
+            with_outcomes, covariates = with_outcomes + more[0], covariates + more[1]
+    return (
+        f"training rows that the model remembers: {with_outcomes:,} with their outcomes, "
+        f"standardised covariates of {covariates:,} more at most (remember_rows=False: none)"
+    )
 
 
 def notes_on_columns(covariates: Covariates, names: Sequence[str]) -> list[str]:

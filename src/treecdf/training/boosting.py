@@ -104,7 +104,7 @@ def fit_conditional_flows(
     fold, validation = left_out.fold, left_out.validation
     standardize = Standardizer.fit(table.x, table.weight)
     z = standardize(table.x)
-    training_rows = rows_to_learn(table, z, fold)
+    training_rows = rows_to_learn(table, z, fold, recipe.remember_rows)
     context.report(News.of_beginning("learning the base, left-out folds in turn"))
     base, parameters = Conditional.cross_fit(learner, training_rows, recipe.bounds[0], rng, context.steps)
     rows = locate(table, standardize, base, parameters, by_cell=True)
@@ -123,13 +123,16 @@ def fit_conditional_flows(
     return replace(fitted, flows=flows, left_out=log_density)
 
 
-def rows_to_learn(table: Table, z: Array, fold: Ints) -> TrainingRows:
-    """Rows of one outcome for a conditional base: standardised covariates z (n, q), and cells where there are any."""
+def rows_to_learn(table: Table, z: Array, fold: Ints, may_be_held: bool = True) -> TrainingRows:
+    """Rows of one outcome for a conditional base: standardised covariates z (n, q), and cells where there are any.
+
+    may_be_held: whether the model may hold some of the rows.
+    """
     cells = None if table.cells is None else table.cells.of(0)
     if cells is None:
-        return TrainingRows(z, table.y[:, 0], table.weight, fold)
+        return TrainingRows(z, table.y[:, 0], table.weight, fold, may_be_held=may_be_held)
     ends = np.hstack([cells.lower, cells.upper])
-    return TrainingRows(z, cells.value[:, 0], table.weight, fold, ends=ends)
+    return TrainingRows(z, cells.value[:, 0], table.weight, fold, ends=ends, may_be_held=may_be_held)
 
 
 @dataclass(frozen=True)

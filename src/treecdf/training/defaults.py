@@ -6,6 +6,8 @@ bounds time; no run that varies it alone was kept.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from treecdf.bases.boosted_mixture import MixtureBoosting
 from treecdf.bases.learners import BoostedMean, GaussianProcess, Lasso, Learner, Neighbours, Network, Polynomial
 from treecdf.bases.learners.boosting import BoostingSettings
@@ -42,6 +44,10 @@ MANY_ROWS = 2500
 # Rows from which on neighbours are asked: protein -2.001 -> -1.613, power -2.360 -> -2.333, kin8nm about the same
 # (ADR 18). It is no optimum: on fewer rows neighbours were neutral or better, but not on all tables tried.
 CROWDED_ROWS = 5000
+# Rows from which on scales and weights may see how near other rows are (ADR 31): folds of fewer tell little of it.
+FEWEST_ROWS_OF_NEARNESS = 100
+# Rows that are remembered for their nearness at most, to bound time and the size of the file.
+REMEMBERED_ROWS = 50_000
 # Rows from which on trees learn at one and a half times the rate, and scales at twice, to bound time.
 HUGE_ROWS = 20_000
 # Covariates from which on a lasso is tried, which looks for the few that matter.
@@ -76,8 +82,11 @@ FAST_RATE = 0.2
 FAST_ROUNDS = 100
 
 
-def default_learners(n: int, q: int, effort: str) -> list[Learner]:
-    """The learners that are tried on n rows of q covariates, the cheap and the decisive first."""
+def default_learners(n: int, q: int, effort: str, remember_rows: bool = True) -> list[Learner]:
+    """The learners that are tried on n rows of q covariates, the cheap and the decisive first.
+
+    Without remember_rows none of them holds training rows.
+    """
     learners: list[Learner] = [Lasso()] if q >= MANY_COLUMNS else []
     if min(n, q) <= MOST_LINEAR:
         learners.append(Polynomial(1))
@@ -86,11 +95,12 @@ def default_learners(n: int, q: int, effort: str) -> list[Learner]:
             learners.append(Polynomial(degree))
     if q <= MOST_COVARIATES:
         n_inducing = ROWS_OF_EXACT_PROCESS if n <= ROWS_OF_EXACT_PROCESS else INDUCING_ROWS
-        learners.append(FAST_PROCESS if effort == "fast" else GaussianProcess(n_inducing=n_inducing))
+        process = FAST_PROCESS if effort == "fast" else GaussianProcess(n_inducing=n_inducing)
+        learners.append(replace(process, holds_rows=remember_rows))
     learners += _trees(n, effort)
     if effort != "fast" and n > MANY_ROWS and n > ROWS_OF_NETWORK * q:
         learners.append(Network())
-    if n > CROWDED_ROWS and q <= MOST_DIRECTIONS:
+    if n > CROWDED_ROWS and q <= MOST_DIRECTIONS and remember_rows:
         learners.append(Neighbours())
     return learners
 
@@ -127,3 +137,8 @@ def default_scales(n: int) -> BoostingSettings:
     """
     rate = 0.05 if n <= MANY_ROWS else 0.1 if n <= HUGE_ROWS else 0.2
     return BoostingSettings(max_depth=3, rate=rate, max_rounds=600, subsample=0.5, n_bins=64)
+
+
+def default_remembered(n: int, q: int) -> int:
+    """Rows that a conditional base may remember for their nearness, 0 if it is not worth a look (ADR 31)."""
+    return REMEMBERED_ROWS if n >= FEWEST_ROWS_OF_NEARNESS and q <= MOST_DIRECTIONS else 0

@@ -66,6 +66,7 @@ RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
         "an integer of at least 1, 'hdbscan' or a clusterer with predict",
     ),
     "weights_are": (lambda v: isinstance(v, str) and v in ("counts", "relative"), "'counts' or 'relative'"),
+    "remember_rows": (lambda v: isinstance(v, bool | np.bool_), "True or False"),
     "margin": (lambda v: is_real(v) and 0 < v <= 10, "a number above 0, at most 10"),
     "c0": (lambda v: is_real(v) and 0 < v < 1, "a number between 0 and 1"),
     "gamma": (lambda v: is_real(v) and v >= 0, "a number of at least 0"),
@@ -127,6 +128,8 @@ def check_together(settings: FitSettings, bounds: Sequence[Bound]) -> None:
     if n_outcomes > 1 and settings.structure == "chain" and (is_unconditional or has_rotations):
         raise ValueError("structure='chain' has a conditional base and no rotations: expected structure='joint'.")
     has_regressors = not isinstance(settings.base, str)
+    if not settings.remember_rows:
+        _check_memory(settings, has_rotations)
     if has_rotations and has_regressors:
         raise ValueError("rotations are for joint flows, a regressor is for one outcome: expected only one of them.")
     if n_outcomes > 1 and settings.structure == "joint" and (has_regressors or settings.base in CONDITIONAL_NAMES):
@@ -137,3 +140,12 @@ def check_together(settings: FitSettings, bounds: Sequence[Bound]) -> None:
         raise ValueError("bounds cannot be kept by rotated outcomes: expected rotations or bounds, got both.")
     if settings.base == "student":
         raise ValueError("bounds cannot be kept by base='student': expected base='box' with them.")
+
+
+def _check_memory(settings: FitSettings, has_rotations: bool) -> None:
+    """Refuse parts that hold training rows."""
+    learners = () if isinstance(settings.base, str) else settings.base
+    if any(getattr(learner, "holds_rows", False) for learner in learners):
+        raise ValueError("Neighbours and GaussianProcess(holds_rows=True) hold rows: expected remember_rows=True.")
+    if has_rotations and settings.weights != "equal" and settings.regions == "hdbscan":
+        raise ValueError("regions='hdbscan' hold rows: expected a number of regions, or remember_rows=True.")

@@ -35,6 +35,7 @@ from treecdf.training.defaults import (
     default_learners,
     default_mixture,
     default_network_mixture,
+    default_remembered,
     default_scales,
 )
 from treecdf.training.settings import FitSettings, Growth, Recipe, Stage
@@ -91,6 +92,7 @@ def make_plan(settings: FitSettings, n: int, q: int, bounds: Sequence[Bound], ha
         window=settings.early_stopping_window,
         bounds=tuple(bounds),
         margin=settings.margin,
+        remember_rows=bool(settings.remember_rows),
     )
     conditional, joint, mixtures = None, dict[str, Recipe](), dict[str, Callable[[int, int], ComponentLearner]]()
     rotations = rotation_matrices(settings.rotations if d > 1 else None, d)
@@ -232,7 +234,9 @@ def _component_learner(settings: FitSettings, n: int, q: int) -> ComponentLearne
     if settings.base == "network":
         return default_network_mixture(n)
     if isinstance(settings.base, str):
-        return Stack(default_learners(n, q, settings.effort), default_scales(n))
+        n_remembered = default_remembered(n, q) if settings.remember_rows else 0
+        learners = default_learners(n, q, settings.effort, settings.remember_rows)
+        return Stack(learners, default_scales(n), n_remembered)
     return Stack([as_learner(regressor) for regressor in settings.base], default_scales(n))
 
 

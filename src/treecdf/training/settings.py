@@ -55,6 +55,7 @@ class FitSettings:
     resolution: Any
     categorical_features: Any
     weights_are: str
+    remember_rows: bool
     rotations: int | Sequence[Array] | None
     weights: str
     regions: int | str | Clusterer
@@ -111,6 +112,7 @@ class Recipe:
     rotation: Array | None = None  # orthogonal matrix (d, d)
     base: str = "box"  # or "student"
     margin: float = MARGIN  # of the box
+    remember_rows: bool = True  # whether the model may hold training rows
 
 
 @dataclass(frozen=True)

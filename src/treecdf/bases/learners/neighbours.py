@@ -44,6 +44,11 @@ class Neighbours(AlwaysTried):
     n_kept: int = 100_000
 
     @property
+    def holds_rows(self) -> bool:
+        """True: the fitted learner holds training rows."""
+        return True
+
+    @property
     def kind(self) -> str:
         """The word "neighbours"."""
         return "neighbours"

@@ -13,6 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from treecdf._common.typing import Array, Ints
 from treecdf._kernels.processes import add_process
+from treecdf.bases.learners.grouping import means_of_rows
 from treecdf.bases.learners.protocol import AlwaysTried
 
 _ROOT5 = np.sqrt(5.0)
@@ -39,6 +40,8 @@ class GaussianProcess(AlwaysTried):
         Inducing rows at most; time grows with their square times the number of rows.
     max_iter : int, default 60
         Steps of L-BFGS when the kernel is tuned.
+    holds_rows : bool, default True
+        Whether inducing rows are training rows; else they are means of five training rows or more.
 
     Examples
     --------
@@ -55,6 +58,7 @@ class GaussianProcess(AlwaysTried):
     n_tuning: int = 400
     n_inducing: int = 1000
     max_iter: int = 60
+    holds_rows: bool = True
 
     @property
     def kind(self) -> str:
@@ -73,7 +77,8 @@ class GaussianProcess(AlwaysTried):
         order = rng.permutation(len(x))
         tuning = order[: self.n_tuning]
         log_params = _tune(x[tuning], y[tuning], weight[tuning], self.max_iter)
-        return _fit(x, y, weight, log_params, x[order[: self.n_inducing]], fold)
+        inducing = x[order[: self.n_inducing]] if self.holds_rows else means_of_rows(x, self.n_inducing)
+        return _fit(x, y, weight, log_params, inducing, fold)
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from treecdf.bases.learners.boosting import BoostedScores
 from treecdf.bases.learners.network import FittedNetworks
 from treecdf.bases.linear_scale import LinearScale
 from treecdf.bases.mean import Mean
+from treecdf.bases.nearness import Nearness
 from treecdf.bases.network_mixture import NetworkMixture
 from treecdf.bases.reach import Reach
 from treecdf.bases.rotation import Rotation
@@ -107,8 +108,18 @@ def _reach(part: Reach, q: int, visit: Visit) -> None:
 def _stacked(part: Stacked, q: int, visit: Visit) -> None:
     visit(part.mean, q, Mean)
     visit(part.trend, q, LinearScale)
-    visit(part.scores, q + part.n_components, BoostedScores)
+    if part.near is not None:
+        visit(part.near, q, Nearness)
+    visit(part.scores, part.n_features(q), BoostedScores)
     expect(len(part.scores.start) == 2 * part.n_components, "a log scale and a logit of each component")
+
+
+def _nearness(part: Nearness, q: int, visit: Visit) -> None:
+    expect_array(part.metric, "metric", (q,), low=0.0, high=1.0)
+    expect_array(part.points, "points", (-1, q), low=-_LARGEST, high=_LARGEST)
+    expect(len(part.points) > 0, "some points")
+    expect_array(part.values, "values", (len(part.points),), low=-_LARGEST, high=_LARGEST)
+    expect_array(part.smallest, "smallest", (2,), low=-1000.0, high=1000.0)
 
 
 def _boosted_mixture(part: BoostedMixture, q: int, visit: Visit) -> None:
@@ -162,6 +173,7 @@ CHECKS: dict[type, Check] = {
     Conditional: _conditional,
     Reach: _reach,
     Stacked: _stacked,
+    Nearness: _nearness,
     BoostedMixture: _boosted_mixture,
     NetworkMixture: _network_mixture,
     LinearScale: _linear_scale,

@@ -1,0 +1,80 @@
+"""Nearness: what the nearest training rows say, how near they are and how much they differ.
+
+A learner of the mean averages over rows. Whether an outcome is known well because a row much like this one was seen is
+told to the scales and weights of the conditional base here, by columns beside the covariates, and the outcome of the
+nearest row is a location of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy.spatial import KDTree
+
+from treecdf._common.typing import Array
+from treecdf.bases.mean import TrainingRows
+
+N_NEAR = 5  # rows that are looked at
+N_FEATURES = 4  # columns that they give
+_SMALLEST = 1e-9  # distances and spreads are at least this before their logarithms are taken
+
+
+@dataclass(frozen=True)
+class Nearby:
+    """What the nearest rows say at n rows."""
+
+    log_distance: Array  # (n, 2): to the nearest and to the farthest of the rows that are looked at
+    value: Array  # (n,): outcome of the nearest
+    log_spread: Array  # (n,): of the outcomes of all that are looked at
+
+    def features(self, stack: Array) -> Array:
+        """Columns (n, 4) for scales and weights: distances, the nearest outcome minus the stack (n,), the spread."""
+        return np.column_stack([self.log_distance, self.value - stack, self.log_spread])
+
+
+@dataclass(frozen=True)
+class Nearness:
+    """Training rows that are remembered with their outcomes."""
+
+    metric: Array  # (q,): what a standardised covariate counts in a distance
+    points: Array  # (m, q): standardised covariates times this
+    values: Array  # (m,): outcomes on the transformed scale
+    smallest: Array  # (2,): smallest log distances of training rows to those of other folds
+
+    @staticmethod
+    def cross_fit(rows: TrainingRows, metric: Array, most: int) -> tuple[Nearness, Nearby]:
+        """The rows to remember, `most` at most, and what those of other folds say of each training row.
+
+        Copies of a row are one row and rows of a group share a fold, so a training row never sees itself.
+        """
+        kept = np.arange(len(rows.x))
+        if len(kept) > most:  # a generator of its own, so that what comes after does not depend on it
+            kept = np.sort(np.random.default_rng(0).permutation(len(kept))[:most])
+        points, anywhere = rows.x[kept] * metric, np.full(2, -np.inf)
+        distance, value, spread = np.empty((len(rows.x), 2)), np.empty(len(rows.x)), np.empty(len(rows.x))
+        for f in range(int(rows.fold.max()) + 1):
+            here, others = rows.fold == f, rows.fold[kept] != f
+            found = Nearness(metric, points[others], rows.y[kept[others]], anywhere)(rows.x[here])
+            distance[here], value[here], spread[here] = found.log_distance, found.value, found.log_spread
+        near = Nearness(metric, points, rows.y[kept], distance.min(axis=0))
+        return near, Nearby(distance, value, spread)
+
+    @cached_property
+    def _tree(self) -> KDTree:
+        """The rows as a k-d tree, built when it is first needed."""
+        return KDTree(self.points)
+
+    def __call__(self, x: Array) -> Nearby:
+        """What the nearest rows say at standardised covariates x (n, q).
+
+        A copy of a training row is nearer than any training row was to another fold's. Nothing was learnt about that,
+        so it counts as the smallest distance that was seen.
+        """
+        k = min(N_NEAR, len(self.points))
+        distance, row = self._tree.query(x * self.metric, k=np.arange(1, k + 1))
+        ends = np.log(np.maximum(distance[:, [0, -1]], _SMALLEST))
+        values = self.values[row]
+        spread = np.log(np.maximum(values.std(axis=1), _SMALLEST))
+        return Nearby(np.maximum(ends, self.smallest), values[:, 0], spread)
