@@ -131,10 +131,8 @@ class Terminal(io.StringIO):
 @pytest.mark.parametrize(("stream", "rewrite"), [(Terminal, True), (Terminal, False), (io.StringIO, True)])
 def test_one_line_tells_how_far_it_is(monkeypatch, stream, rewrite):
     out, started = stream(), []
-    cold = type(
-        "Cold", (), {"signatures": [], "_cache": type("C", (), {"is_warm": lambda s: False, "cache_path": "."})()}
-    )
-    monkeypatch.setattr(compiling, "_REGISTERED", [cold()])
+    cache = SimpleNamespace(is_warm=lambda: False, cache_path=".")
+    monkeypatch.setattr(compiling, "_REGISTERED", [SimpleNamespace(signatures=[], _cache=cache)])
     monkeypatch.setattr(compiling, "start_helper", started.append)
     monkeypatch.setattr(compiling, "_helper", None)
     monkeypatch.setattr(sys, "stderr", out)
