@@ -2,6 +2,7 @@
 
 import os
 import sys
+import threading
 from collections.abc import Callable
 from functools import cached_property
 from types import FunctionType
@@ -10,10 +11,14 @@ from typing import Any, TextIO
 from numba import config, njit
 from numba.core import caching
 
+from treecdf._kernels.beside import Helper, name_of, start_helper
+from treecdf._kernels.first_fit import FIRST_FIT
+
 # Sums may be reordered and fused (that is what lets them use vector units), but infinities and NaN keep
 # their meaning, so overflow of exp() to inf stays harmless. Threads run over shards of rows, never inside
-# a kernel, so one compiled kernel gives one result whatever the number of threads.
-_FLAGS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
+# a kernel, so one compiled kernel gives one result whatever the number of threads. Nobody calls kernels from C, and the
+# wrappers for that are a twentieth of the time of compiling.
+_FLAGS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
 # The kernels of this process, for `announce_compilation`.
 _REGISTERED: list[Any] = []
 # Where numba keeps machine code, in this order: NUMBA_CACHE_DIR, __pycache__ beside the source, the user's cache.
@@ -77,10 +82,13 @@ class KernelCache:
             found = _load(cache, signature, context)
             if found is not None:
                 return found
+        if self._written is not None and _helper is not None and _helper.take(name_of(self._function)):
+            return _load(self._written, signature, context)
         return None
 
     def save_overload(self, signature: object, compiled: object) -> None:
         """Keep machine code for the types of `signature` on disk, or say once that it cannot be kept."""
+        _note_compiled(name_of(self._function))
         if self._written is not None:
             for prepare in (_nothing, self._written.flush):  # flushed, a damaged file is written anew
                 try:
@@ -183,9 +191,20 @@ def _say_once(reason: str) -> None:
 
 # On stderr
 
+_helper: Helper | None = None  # The process that compiles beside this one.
+_N_FIRST = len({(module, name) for module, name, _ in FIRST_FIT})
+_waited: set[str] = set()  # Kernels of a first fit that are not compiled yet, while a line tells how many are.
+_telling = threading.Lock()
+_ANNOUNCEMENT = "treecdf: compiling its kernels, once per installation (`treecdf warmup` does it beforehand)"
 
-def announce_compilation(stream: TextIO | None = None) -> bool:
-    """Say on stderr that the first fit compiles its kernels; True when there is nothing on disk yet."""
+
+def announce_compilation(stream: TextIO | None = None, rewrite: bool = True) -> bool:
+    """Say on stderr that the first fit compiles its kernels; True when there is nothing on disk yet.
+
+    Then a second process begins to compile, too, where a core is idle. On a terminal the line tells how far it is, if
+    it may be rewritten, until `end_announcement`.
+    """
+    global _helper
     if config.DISABLE_JIT:  # type: ignore[attr-defined]
         return False
     cold = not any(compiled.signatures for compiled in _REGISTERED) and not any(
@@ -193,9 +212,30 @@ def announce_compilation(stream: TextIO | None = None) -> bool:
     )
     stream = stream or sys.stderr
     if cold and stream is not None:
-        stream.write(
-            "treecdf: compiling its kernels, once per installation (about fifteen seconds; `treecdf warmup` does it "
-            "beforehand)\n"
-        )
+        if rewrite and stream.isatty():
+            _waited.update(f"{module}.{name}" for module, name, _ in FIRST_FIT)
+        stream.write(_ANNOUNCEMENT + ("" if _waited else "\n"))
         stream.flush()
+    if cold and _helper is None and _REGISTERED[0]._cache.cache_path is not None:
+        _helper = start_helper(_note_compiled)
     return cold
+
+
+def end_announcement() -> None:
+    """End the line that told how far compilation is, if there is one."""
+    with _telling:
+        if _waited and sys.stderr is not None:
+            _waited.clear()
+            sys.stderr.write("\n")
+            sys.stderr.flush()
+
+
+def _note_compiled(name: str) -> None:
+    """Tell, while the first fit's kernels are waited for, how many of them are compiled."""
+    with _telling:
+        if name not in _waited or sys.stderr is None:
+            return
+        _waited.discard(name)
+        done = f"\r{_ANNOUNCEMENT}: {_N_FIRST - len(_waited)} of {_N_FIRST}"
+        sys.stderr.write(done + ("" if _waited else "\n"))
+        sys.stderr.flush()

@@ -15,7 +15,7 @@ from treecdf._common.protocols import Frame
 from treecdf._common.random import as_generator
 from treecdf._common.steps import stop_by_interrupt
 from treecdf._common.typing import Bound
-from treecdf._kernels.compiling import announce_compilation
+from treecdf._kernels.compiling import announce_compilation, end_announcement
 from treecdf.data.reading import Schema
 from treecdf.data.recording import notes
 from treecdf.data.table import (
@@ -160,10 +160,12 @@ def _read_validation(
 @contextlib.contextmanager
 def _workers(settings: FitSettings, checkpoint: NoCheckpoint) -> Iterator[Workers]:
     """What runs the training jobs of a fit, with progress on a terminal and what Ctrl-C does."""
-    announce_compilation()
+    announce_compilation(rewrite=not settings.verbose)
     with (
+        contextlib.ExitStack() as ending,
         contextlib.closing(Progress(settings.verbose)) as progress,
         stop_by_interrupt(settings.on_interrupt) as stop,
         checkpoint,
     ):
+        ending.callback(end_announcement)
         yield Workers(settings.n_jobs, reporter(progress), partial(checkpoint.steps, stop))
