@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, RegressorMixin
@@ -29,9 +29,6 @@ from treecdf.training.parameters import read_settings
 from treecdf.training.plan import PAPER_SETTINGS, PAPER_STAGES
 from treecdf.training.settings import Stage
 from treecdf.training.sources.parquet import ParquetPieces
-
-if TYPE_CHECKING:
-    pass
 
 FORMAT = "treecdf model"  # What its file says it is.
 # What a file keeps of a fitted model.
@@ -162,7 +159,7 @@ class TreeFlowRegressor(Predictions, RegressorMixin, BaseEstimator):
         Trees in all flows.
     outcome_names_ : tuple of str
         Names of the outcomes if y was a frame or a series with a name.
-    atoms_, grid_ : Atoms or None, Grid or None
+    atoms_, grid_ : Atoms or None, Grid, ListedValues or None
         What was learnt about the recording of the outcomes.
     covariates_ : Covariates
         How the columns of X become numbers; `covariates_.kinds` says which were taken for numbers, dates or categories.
