@@ -80,6 +80,8 @@ def small_models():
         "long tails": (TreeFlowRegressor(base=[Polynomial(1)], **never), 1),
         "frame": (TreeFlowRegressor(base="box", **few), 1),
         "atoms on a grid": (TreeFlowRegressor(base="box", atoms=[0.0], resolution=0.25, **few), 1),
+        "few values": (TreeFlowRegressor(base="box", **few), 1),
+        "listed values": (TreeFlowRegressor(base="box", **few), 1),
         "compositions": (CompositionalFlow(flow=TreeFlowRegressor(base="box", **never), random_state=0), 4),
     }
 
@@ -117,6 +119,10 @@ def fit(name):
     y = compositions(y) if name == "compositions" else y[:, 0] if d == 1 else y
     if name == "atoms on a grid":
         y = np.where(y < -0.5, 0.0, np.round(4 * y) / 4)
+    if name == "few values":
+        y = np.clip(np.round(y), -1, 1)
+    if name == "listed values":
+        y = np.array([1.0, 2.0, 5.0, 10.0])[np.clip(np.round(y + 1), 0, 3).astype(int)]
     if name == "long tails":
         x, y = np.exp(2 * x), y + 5 * x[:, 0]
     return model.fit(as_frame(x) if name == "frame" else x, y)
