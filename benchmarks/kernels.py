@@ -20,7 +20,7 @@ from treecdf._kernels.curves import forward_ascending
 from treecdf._kernels.histogram import add_trees, grow
 from treecdf._kernels.lbfgs import LINE, MEMORY, lbfgs_advance
 from treecdf._kernels.losses import logistic_loss, mlp_loss
-from treecdf._kernels.mixtures import mixture_forward, mixture_inverse, mixture_loss
+from treecdf._kernels.mixtures import cell_loss, mixture_forward, mixture_inverse, mixture_loss
 from treecdf._kernels.newton import STEP, newton_advance
 from treecdf._kernels.rows import arrange, descend, label, search_sums
 from treecdf._kernels.tails import T5
@@ -229,6 +229,18 @@ def _mixture_loss() -> Case:
     )
 
 
+def _cell_loss() -> Case:
+    location, *scores = _mixture()
+    scores, y = np.hstack(scores), np.random.default_rng(1).normal(size=N_ROWS)
+    ends = np.column_stack([y - 0.5, y + 0.5])
+    return Case(
+        cell_loss,
+        lambda: (ends, location, scores, T5, -5.0, _blank(N_ROWS), _blank(*scores.shape), _blank(*scores.shape)),
+        N_ROWS,
+        "row, 3 parts",
+    )
+
+
 CASES: dict[str, Callable[[], Case]] = {
     "forward": _forward,
     "forward_ascending": _forward_ascending,
@@ -246,6 +258,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "mixture_forward": _mixture_forward,
     "mixture_inverse": _mixture_inverse,
     "mixture_loss": _mixture_loss,
+    "cell_loss": _cell_loss,
 }
 
 

@@ -81,6 +81,8 @@ def small_models():
         "long tails": (TreeFlowRegressor(base=[Polynomial(1)], **never), 1),
         "frame": (TreeFlowRegressor(base="box", **few), 1),
         "atoms on a grid": (TreeFlowRegressor(base="box", atoms=[0.0], resolution=0.25, **few), 1),
+        "few values": (TreeFlowRegressor(base="box", **few), 1),
+        "listed values": (TreeFlowRegressor(base="box", **few), 1),
         "compositions": (CompositionalFlow(flow=TreeFlowRegressor(base="box", **never), random_state=0), 4),
     }
 
@@ -121,6 +123,10 @@ def fit(name):
     if name == "near":  # rows in pairs, so that near rows are worth remembering
         x, y = (np.repeat(part, 2, axis=0) for part in (x, y))
         x, y = x + 1e-3 * np.sin(np.arange(x.size)).reshape(x.shape), y + 1e-3 * np.sin(np.arange(len(y)))
+    if name == "few values":
+        y = np.clip(np.round(y), -1, 1)
+    if name == "listed values":
+        y = np.array([1.0, 2.0, 5.0, 10.0])[np.clip(np.round(y + 1), 0, 3).astype(int)]
     if name == "long tails":
         x, y = np.exp(2 * x), y + 5 * x[:, 0]
     return model.fit(as_frame(x) if name == "frame" else x, y)

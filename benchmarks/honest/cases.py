@@ -92,7 +92,7 @@ def _values(truth: str, words: str, option: dict) -> Case:
     given = ", ".join(f"{name}={value!r}" for name, value in option.items()) or "no option"
     targets = (Target("draws_are_values", "share of draws that are values of y", 1.0),)
     if not option:
-        targets = (Target("said", "a note names atoms or resolution", 1.0),)
+        targets = (*targets, Target("said", "a note names atoms or resolution", 1.0))
     work = partial(try_values, truth=truth, params=option)
     return Case("values", f"{words}, {given}", 1000, work, "logistic regression", targets)
 

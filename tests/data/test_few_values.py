@@ -37,6 +37,7 @@ CONTINUOUS = {
     "one value": np.zeros(N),
     "nine rows": np.arange(9) % 2,
     "rows of their own": np.arange(30),
+    "a far outlier": np.append(RNG.normal(size=N - 1), 1e13),
     "cents": np.round(RNG.gamma(2, 50, N), 2),
 }
 

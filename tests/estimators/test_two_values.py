@@ -59,7 +59,8 @@ def test_by_default_draws_are_one_of_the_two_and_probabilities_are_good():
 
 
 def test_the_note_names_the_way_out():
-    assert "a classifier is what is wanted" in fit().summary()
+    assert fit().summary().count("a classifier is what is wanted; each has its probability here; resolution=None") == 1
+    assert fit(resolution=None).summary().count("a classifier is what is wanted") == 1
     assert "all outcomes are atoms" in fit(atoms="auto").summary()
 
 

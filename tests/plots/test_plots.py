@@ -179,6 +179,19 @@ def test_one_of_several_outcomes_comes_from_draws(joint):
     assert display.ax_.get_xlabel() == "y1"
 
 
+def test_grades_are_bars_at_their_values():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(200, 1))
+    grade = np.clip(np.round(3 + x[:, 0] + 0.5 * rng.normal(size=200)), 1, 5)
+    model = TreeFlowRegressor(effort="fast", max_trees=2, random_state=0).fit(x, grade)
+    display = ConditionalDensityDisplay.from_estimator(model, x[:3], y=grade[:3])
+    (values,) = display.y_grid
+    assert set(values) <= {1, 2, 3, 4, 5}
+    np.testing.assert_allclose(display.density.sum(axis=1), 1.0, atol=0.01)
+    assert len(display.ax_.patches) == 3 * len(values)
+    assert display.ax_.get_ylabel() == "probability"
+
+
 def test_density_refuses_what_it_cannot_show(joint):
     with pytest.raises(ValueError, match="at most 8 rows in X; got 9"):
         ConditionalDensityDisplay.from_estimator(NormalModel(), X[:9])

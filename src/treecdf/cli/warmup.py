@@ -10,12 +10,13 @@ from treecdf.training.settings import Stage
 
 
 def warm_up() -> None:
-    """Fit and question tiny models: the default one, and one with each kind of built-in node classifier."""
+    """Fit and question tiny models: the default one, of few values too, and one with each built-in node classifier."""
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(64, 2)), rng.normal(size=64)
     classifiers = (Logistic(), Logistic(basis="hinges"), MLP(), BoostedTrees())
     stages = [Stage(classifier, max_depth=2) for classifier in classifiers]
-    for model in (TreeFlowRegressor(max_trees=1), TreeFlowRegressor(base="box", stages=stages, max_trees=1)):
+    on_grid = TreeFlowRegressor(effort="fast", max_trees=1, resolution=0.5)
+    for model in (TreeFlowRegressor(max_trees=1), on_grid, TreeFlowRegressor(base="box", stages=stages, max_trees=1)):
         model.set_params(validation_fraction=0, random_state=0).fit(x, y)
         model.log_prob(x, y)
         model.sample(x, n_samples=1, random_state=0)

@@ -15,12 +15,12 @@ _ROWS_OF_A_VALUE = 2  # distinct rows for each value of a grid, on average
 _MOST_CELLS = 100  # of the inner nine tenths of the rows
 _MOST_CELLS_OF_SEVERAL = 20  # the same where there are several outcomes, whose cells take longer to integrate
 _FEWEST_OCCUPIED = 0.5  # share of these cells that have a row
-_MOST_LISTED = 20  # values at uneven distances
-_ROWS_OF_A_LISTED_VALUE = 5  # distinct rows for each of these, on average
+_MOST_LISTED = 20, 50  # values at uneven distances
+_ROWS_OF_A_LISTED_VALUE = 5, 20  # distinct rows for each of these, on average
 _EXPECTED = 5.0  # rows that a gap between two values has, by its neighbours, if it is no gap by chance
 _EXPECTED_BEYOND = 1.0  # rows that the next value would have, going by the last two, if nothing ended there
 _ROWS_OF_AN_END = 5  # that the last value needs for that
-_SAME_VALUE = 1e-12  # of the largest value: outcomes that are nearer to one another differ by rounding only
+_SAME_VALUE = 1e-12  # of the largest values, outliers aside: outcomes that are nearer to one another differ by rounding only
 _OFF_GRID = 1e-2  # of a step: outcomes that are farther from every point are on no grid
 _MOST_CELLS_IN_ALL = 1e7  # between the smallest and the largest outcome
 
@@ -38,12 +38,15 @@ def find_values(y: Array, total: float, is_only: bool = True) -> AnyGrid | None:
     if step > 0:
         place = np.round((values - values[0]) / step).astype(np.int64)
         few = _MOST_CELLS if is_only else _MOST_CELLS_OF_SEVERAL
-        is_grid = _is_dense(place, count, few)
-        if is_grid and not (is_only and len(values) <= _MOST_LISTED and _has_gap(place, count)):
+        if _is_dense(place, count, few) and not (is_only and _is_list(len(values), n) and _has_gap(place, count)):
             return closed_grid(y, step)
-    if is_only and len(values) <= _MOST_LISTED and n >= _ROWS_OF_A_LISTED_VALUE * len(values):
-        return ListedValues(values)
-    return None
+    return ListedValues(values) if is_only and _is_list(len(values), n) else None
+
+
+def _is_list(k: int, n: int) -> bool:
+    """Whether n distinct rows are enough to speak of k values at uneven distances."""
+    pairs = zip(_MOST_LISTED, _ROWS_OF_A_LISTED_VALUE, strict=True)
+    return any(k <= most and n >= rows * k for most, rows in pairs)
 
 
 def closed_grid(y: Array, step: float) -> ClosedGrid:
@@ -61,7 +64,7 @@ def distinct_values(y: Array) -> tuple[Array, Ints]:
     """Values (K,) of outcomes y (n,), ascending, but for differences of rounding, and how often they come."""
     values, count = np.unique(y, return_counts=True)
     with np.errstate(over="ignore"):
-        is_new = np.append(True, np.diff(values) > _SAME_VALUE * np.abs(values[[0, -1]]).max())
+        is_new = np.append(True, np.diff(values) > _SAME_VALUE * np.quantile(np.abs(values), 0.95))
     return values[is_new], np.add.reduceat(count, np.flatnonzero(is_new))
 
 

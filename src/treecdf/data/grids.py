@@ -77,6 +77,11 @@ class Grid:
         """Whether outcomes y (..., d) are where nothing is recorded."""
         return np.zeros(np.shape(y), bool)
 
+    def values_between(self, low: float, high: float, most: int) -> Array | None:
+        """The recorded values (K,) of one outcome from low to high; None if there are more than `most`."""
+        first, last = np.round((np.array([low, high]) - self.origin[0]) / self.step[0])
+        return self.origin[0] + self.step[0] * np.arange(first, last + 1) if last - first < most else None
+
     def spread(self, y: Array, rng: np.random.Generator) -> Array:
         """Outcomes (n, d) drawn uniformly from the cells of recorded outcomes y (n, d)."""
         lower, upper = self.sides(y)
@@ -161,6 +166,11 @@ class ListedValues:
     def is_beyond(self, y: Array) -> Bools:
         """Whether outcomes y (..., 1) are past the cells of the first and the last value."""
         return np.asarray((y < self._edges[0]) | (y > self._edges[-1]))
+
+    def values_between(self, low: float, high: float, most: int) -> Array | None:
+        """All values (K,) from low to high; None if there are more than `most`."""
+        inside = self.values[(self.values >= low) & (self.values <= high)]
+        return inside if len(inside) <= most else None
 
     def spread(self, y: Array, rng: np.random.Generator) -> Array:
         """Outcomes (n, 1) drawn uniformly from the cells of values y (n, 1)."""

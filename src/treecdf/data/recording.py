@@ -147,7 +147,9 @@ def notes(table: Table, atoms: Setting, resolution: Setting, in_memory: bool = T
     """
     steps = [recording_step(column) for column in table.y.T]
     values, grid = recognise(table, atoms, resolution)
-    told = _notes_on_values(table, atoms, values, steps[0]) if table.y.shape[1] == 1 else []
+    is_told = grid is not None and is_few(resolution) and in_memory
+    is_two = is_told and len(distinct_values(table.y[:, 0])[0]) == 2
+    told = _notes_on_values(table, atoms, values, steps[0]) if table.y.shape[1] == 1 and not is_two else []
     if not in_memory:
         if is_few(resolution) and (grid is not None or len(values)):
             told.append(
@@ -161,7 +163,7 @@ def notes(table: Table, atoms: Setting, resolution: Setting, in_memory: bool = T
         told.append(
             f"note: outcomes are recorded in steps of {', '.join(f'{s:g}' for s in steps)}; see resolution='auto'"
         )
-    if grid is not None and is_few(resolution):
+    if grid is not None and is_told:
         told.append(f"note: {note_on_few_values(table.y, grid)}")
     elif isinstance(grid, Grid):
         told.append(f"note: outcomes are taken as rounded to {', '.join(f'{s:g}' for s in grid.step)}")
@@ -186,7 +188,7 @@ def note_on_few_values(y: Array, grid: AnyGrid) -> str:
         return f"few values ({names}) are modelled as cells of a grid; {way_out}"
     values, _ = distinct_values(y[:, 0])
     if len(values) == 2:
-        return f"the outcome has two values, {values[0]:g} and {values[1]:g}: a classifier is what is wanted"
+        return f"{_two(values)}; each has its probability here; {way_out}"
     few = (
         f"{len(values)} values, {values[0]:g} to {values[-1]:g} in steps of {grid.step[0]:g}"
         if isinstance(grid, Grid)
@@ -195,13 +197,17 @@ def note_on_few_values(y: Array, grid: AnyGrid) -> str:
     return f"the outcome has {few}; each is modelled as a cell of a grid; {way_out}"
 
 
+def _two(values: Array) -> str:
+    """What is said of an outcome that has two values."""
+    return f"the outcome has two values, {values[0]:g} and {values[1]:g}: a classifier is what is wanted"
+
+
 def _notes_on_values(table: Table, atoms: Setting, known: Array, step: float) -> list[str]:
     """Sentences about values of one outcome, recorded in this step, that come again and again; some are known atoms."""
     y, total = table.y[:, 0], table.weight.sum()
     different = np.unique(y)
     if len(different) == 2:
-        two = f"the outcome has two values, {different[0]:g} and {different[1]:g}: a classifier is what is wanted"
-        return [f"note: {two}"]
+        return [f"note: {_two(different)}"]
     told = []
     for value in find_atoms(y, table.weight) if atoms is None else known:
         share = table.weight[y == value].sum() / total

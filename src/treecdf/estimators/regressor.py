@@ -160,7 +160,7 @@ class TreeFlowRegressor(Predictions, RegressorMixin, BaseEstimator):
         Trees in all flows.
     outcome_names_ : tuple of str
         Names of the outcomes if y was a frame or a series with a name.
-    atoms_, grid_ : Atoms or None, Grid or None
+    atoms_, grid_ : Atoms or None, Grid, ListedValues or None
         What was learnt about the recording of the outcomes.
     covariates_ : Covariates
         How the columns of X become numbers; `covariates_.kinds` says which were taken for numbers, dates or categories.

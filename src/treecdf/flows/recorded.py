@@ -102,6 +102,12 @@ class RecordedDistribution(ConditionalDistribution):
         """Probabilities (n, K) of the atoms."""
         return self._shares[:, 1:]
 
+    def values_between(self, low: float, high: float, most: int) -> Array | None:
+        """Values (K,) of one outcome on a grid from low to high; None if they are more than `most`, or not all."""
+        if self._grid is None or len(self._atoms):
+            return None
+        return self._grid.values_between(low, high, most)
+
     def _logpdf(self, points: Array) -> Array:
         log_density = self._continuous(points)
         if not len(self._atoms):

@@ -27,18 +27,20 @@ _FAINT = 0.01  # of the highest density; what is fainter at the edge of a pictur
 _IN_WINDOW = 0.08  # probability in the window over which the density of a curve is averaged, at most
 _WIDEST_WINDOW = 0.03  # half the width of this window at most, as a share of the central 90 % interval
 _MOST_ROWS = 8
+_MOST_BARS = 60  # values of a grid up to which each has a bar
+_WIDTH_OF_BARS = 0.8  # of all rows' bars at a value, as a share of the distance to the next one
 _REGIONS = (0.5, 0.9)  # probabilities of the regions of highest density that get a contour
 
 
 class ConditionalDensityDisplay:
-    """One outcome: curves of p(y | x) at a few rows. Two outcomes: a map of p(y | x) at one row.
+    """One outcome: curves of p(y | x) at a few rows, or bars for grades and counts. Two: a map of p(y | x) at one row.
 
     Attributes
     ----------
     y_grid : tuple of arrays
         Points of each outcome that is shown.
     density : (rows, m) or (m0, m1) array
-        Of one outcome at the points for every row, or of two at all pairs of points.
+        Of one outcome at the points for every row, or of two at all pairs of points. Of few values: probabilities.
     labels : list of str
         Of the rows.
 
@@ -59,8 +61,10 @@ class ConditionalDensityDisplay:
         labels: list[str],
         names: Sequence[str] = ("y",),
         points: Array | None = None,
+        is_discrete: bool = False,
     ) -> None:
         self.y_grid, self.density, self.labels, self.names, self.points = y_grid, density, labels, names, points
+        self.is_discrete = is_discrete
 
     @classmethod
     def from_estimator(
@@ -92,13 +96,19 @@ class ConditionalDensityDisplay:
         j = choose(outcome, distribution)
         if points is not None and len(points) != len(distribution):
             raise ValueError(f"X has {len(distribution)} rows and y has {len(points)}: they must have the same number.")
-        grid, density = _curves(distribution, n_grid or 400) if d == 1 else _curves_of_draws(distribution.marginal(j))
         shown = None if points is None else points[:, j]
-        return cls(grid, density, _labels(labels, len(distribution)), names[j : j + 1], shown).plot(ax)
+        own = _labels(labels, len(distribution)), names[j : j + 1], shown
+        bars = _bars(distribution) if d == 1 else None
+        if bars is not None:
+            return cls(*bars, *own, is_discrete=True).plot(ax)
+        grid, density = _curves(distribution, n_grid or 400) if d == 1 else _curves_of_draws(distribution.marginal(j))
+        return cls(grid, density, *own).plot(ax)
 
     def plot(self, ax: Axes | None = None) -> Self:
         """Draw on the given axes or on new ones."""
-        if len(self.y_grid) == 1:
+        if self.is_discrete:
+            self._plot_bars(ax)
+        elif len(self.y_grid) == 1:
             self._plot_curves(ax)
         else:
             self._plot_map(ax)
@@ -116,6 +126,22 @@ class ConditionalDensityDisplay:
         seen = (self.density >= _FAINT * self.density.max(axis=1, keepdims=True)).any(axis=0)
         self.ax_.set(xlabel=self.names[0], ylabel="density", title=f"p({self.names[0]} | x)")
         self.ax_.set(xlim=_widen(*_ends(y, seen, self.points)), ylim=(0, 1.05 * self.density.max()))
+        if self.points is not None:
+            self.ax_.plot([], [], "o", color=GREY, markersize=8, label="true outcome")
+        self.ax_.legend(frameon=False, loc="best")
+
+    def _plot_bars(self, ax: Axes | None) -> None:
+        self.figure_, self.ax_ = axes(ax)
+        (y,) = self.y_grid
+        width = _WIDTH_OF_BARS * (float(np.diff(y).min()) if len(y) > 1 else 1.0) / len(self.density)
+        for k, colour in enumerate(colours(len(self.density))):
+            left = (k - (len(self.density) - 1) / 2) * width
+            self.ax_.bar(y + left, self.density[k], width, color=colour, label=self.labels[k])
+            if self.points is not None:
+                height = self.density[k][np.abs(y - self.points[k]).argmin()]
+                self.ax_.plot(self.points[k] + left, height, "o", color=colour, markeredgecolor="white", markersize=8)
+        self.ax_.set(xlabel=self.names[0], ylabel="probability", title=f"p({self.names[0]} | x)")
+        self.ax_.set(ylim=(0, 1.05 * self.density.max()))
         if self.points is not None:
             self.ax_.plot([], [], "o", color=GREY, markersize=8, label="true outcome")
         self.ax_.legend(frameon=False, loc="best")
@@ -156,6 +182,18 @@ def _labels(labels: Sequence[str] | None, n: int) -> list[str]:
     if len(labels) != n:
         raise ValueError(f"Expected {n} label(s), one for each row; got {len(labels)}.")
     return [str(label) for label in labels]
+
+
+def _bars(distribution: ConditionalDistribution) -> tuple[tuple[Array, ...], Array] | None:
+    """Values (m,) of an outcome on a grid and their probabilities (rows, m); None if it has none, or too many."""
+    if not isinstance(distribution, RecordedDistribution):
+        return None
+    ends = distribution.icdf([_TAIL, 1 - _TAIL])
+    y = distribution.values_between(float(ends.min()), float(ends.max()), _MOST_BARS)
+    if y is None:
+        return None
+    below = distribution.cdf(y - 1e-3 * (np.diff(y).min() if len(y) > 1 else 1.0), grid=True)
+    return (y,), distribution.cdf(y, grid=True) - below
 
 
 def _curves(distribution: ConditionalDistribution, n_grid: int) -> tuple[tuple[Array, ...], Array]:
