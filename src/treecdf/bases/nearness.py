@@ -18,6 +18,8 @@ from treecdf.bases.mean import TrainingRows
 
 N_NEAR = 5  # rows that are looked at
 N_FEATURES = 4  # columns that they give
+_FEW_COLUMNS = 10  # covariates up to which the search is exact
+_CLOSE = 1.0  # of more, rows may be farther than the nearest by this share: four times faster in 20 dimensions (ADR 31)
 _SMALLEST = 1e-9  # distances and spreads are at least this before their logarithms are taken
 
 
@@ -73,7 +75,8 @@ class Nearness:
         so it counts as the smallest distance that was seen.
         """
         k = min(N_NEAR, len(self.points))
-        distance, row = self._tree.query(x * self.metric, k=np.arange(1, k + 1))
+        close = _CLOSE if len(self.metric) > _FEW_COLUMNS else 0.0
+        distance, row = self._tree.query(x * self.metric, k=np.arange(1, k + 1), eps=close)
         ends = np.log(np.maximum(distance[:, [0, -1]], _SMALLEST))
         values = self.values[row]
         spread = np.log(np.maximum(values.std(axis=1), _SMALLEST))

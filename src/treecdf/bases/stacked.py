@@ -32,8 +32,8 @@ _START_OF_SCALE = 0.7  # times the error of a component: where boosting of its l
 _START_OF_STACK = 1.5  # logit of the stack's weight where boosting begins, 0 for the others: it is the best guess
 _START_OF_NEAREST = 0.1  # quantile of the errors of the nearest row: where boosting of its log scale begins
 _LOGIT_OF_NEAREST = -1.0  # logit of its weight there
-_WORTH_NEARNESS = 3.0  # nats, all rows together, that nearness has to gain at the first look
-_WORTH_NEARNESS_A_ROW = 0.002  # nats a row that it has to gain besides
+_WORTH_NEARNESS = 0.002  # nats a row that nearness has to gain at the first look
+_SURE_OF_NEARNESS = 2.0  # standard errors that the gain has to be besides
 _ROWS_OF_METRIC = 300  # rows on which covariates are shuffled to see what they do to the stack
 _WORTH_SLOPES = 1.0  # nats, all rows together, that a linear log scale has to gain at the first look
 _RATE_OF_LOOK = 0.3  # learning rate of a first look at tails and scales
@@ -59,14 +59,14 @@ class Stack:
         plain, near = LinearScale.constant(rows.x.shape[1]), None
         relative = np.zeros(len(rows.y))
         first = boosting.run(look, boosting.start(), relative, T5)
-        best_loss = first.loss - _worth_nearness(rows)
+        without = first
         for metric in _metrics(mean, rows) if self.n_remembered else ():
             found, nearby = Nearness.cross_fit(rows, metric, self.n_remembered)
             # A generator of its own: without nearness the base is the same as if nobody had looked.
             nearer = _Boosting(location, nearby, rows, floor, np.random.default_rng(0), steps)
             second = nearer.run(look, nearer.start(), relative, T5)
-            if second.loss < best_loss:
-                first, boosting, near, best_loss = second, replace(nearer, rng=rng), found, second.loss
+            if second.loss < first.loss and second.is_surely_better(without, rows.weight):
+                first, boosting, near = second, replace(nearer, rng=rng), found
         start = boosting.start()
         trend, linear = LinearScale.cross_fit(rows, rows.y - location[:, 0])
         if trend.has_slopes:
@@ -76,11 +76,6 @@ class Stack:
         best = boosting.run(self.scales, first.moved(start), relative, first.tail)
         scores = best.scores.moved(best.shift, len(start) // 2)
         return Learnt(Stacked(mean, plain, scores, near), best.left_out, best.tail)
-
-
-def _worth_nearness(rows: TrainingRows) -> float:
-    """Nats a row that nearness has to gain at the first look."""
-    return max(_WORTH_NEARNESS / float(rows.weight.sum()), _WORTH_NEARNESS_A_ROW)
 
 
 def _metrics(mean: Mean, rows: TrainingRows) -> Iterator[Array]:
@@ -103,6 +98,14 @@ class _Boosted:
     tail: int
     shift: float  # to be added to the log scales with this tail
     loss: float  # mean negative log-likelihood of left-out rows
+    each: Array  # (n,): negative log-likelihood of each
+
+    def is_surely_better(self, other: _Boosted, weight: Array) -> bool:
+        """Whether rows of this weight (n,) are more likely than by the other, and not by chance."""
+        gain, total = other.each - self.each, weight.sum()
+        mean = float(weight @ gain / total)
+        error = float(np.sqrt(weight @ (gain - mean) ** 2)) / total
+        return mean > max(_WORTH_NEARNESS, _SURE_OF_NEARNESS * error)
 
     def moved(self, start: Array) -> Array:
         """Scores (2 J,) to begin with, with the shift."""
@@ -146,7 +149,9 @@ class _Boosting:
         left_out[:, :n_components] += relative[:, None]
         tail, shift, value = choose_tail(rows.observed, left_out, rows.weight, self.floor, tail)
         left_out[:, :n_components] += shift
-        return _Boosted(scores, left_out, tail, shift, value)
+        each = make_loss(rows.y, location, tail, self.floor)
+        everyone = np.arange(len(location))
+        return _Boosted(scores, left_out, tail, shift, value, each(left_out[:, : 2 * n_components].copy(), everyone)[0])
 
 
 @dataclass(frozen=True)
