@@ -21,6 +21,7 @@ _SMALLEST_VARIANCE = 1e-4  # of the largest: principal components of less are ro
 _TOLERATED = 0.07  # distance beyond the training rows at which nothing changes yet; 1 is half their extent
 _RISE = 1.25  # share of the standard deviation of all outcomes that is added at a distance of 1 beyond that
 _RISE_OF_FLOOR = 5.0  # at the inverse of this distance no component is narrower than most training rows' are
+_LIKE = 0.25  # of `size`: rows that are nearer are like each other
 _CHUNK_ROWS = 2048  # rows whose distances are worked out together
 
 
@@ -79,6 +80,17 @@ class Reach:
             by_distance = np.maximum(np.sqrt(squared.min(axis=1)) - self.near, 0.0) / self.size
             excess[rows] = np.maximum(np.maximum(by_column, by_component), by_distance)
         return excess
+
+    def n_like(self, x: Array) -> Ints:
+        """How many (n,) of the remembered rows are like rows x (n, q), in the covariates that matter."""
+        found = np.empty(len(x), np.int64)
+        for i in range(0, len(x), _CHUNK_ROWS):
+            rows = slice(i, i + _CHUNK_ROWS)
+            known = ~np.isnan(x[rows])
+            asked = self.relevance * np.where(known, x[rows], 0.0)
+            squared = _squared_distances(asked, self.relevance * self.points, known)
+            found[rows] = (squared <= (_LIKE * self.size) ** 2).sum(axis=1)
+        return found
 
     def filled(self, x: Array) -> Array:
         """Versions (n, k, q) of rows x (n, q), missing values taken from k remembered rows that are near otherwise."""

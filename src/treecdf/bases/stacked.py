@@ -14,6 +14,7 @@ from functools import partial
 import numpy as np
 
 from treecdf._common.steps import Steps
+from treecdf._common.telling import part
 from treecdf._common.typing import Array
 from treecdf._kernels.tails import T5
 from treecdf.bases.components import Learnt, choose_tail, make_loss
@@ -22,6 +23,7 @@ from treecdf.bases.learners.protocol import Learner
 from treecdf.bases.linear_scale import LinearScale
 from treecdf.bases.mean import Mean, TrainingRows
 
+_SHARE_OF_MEAN = 0.6  # of the time that a stack takes, roughly, for the line of progress
 _START_OF_SCALE = 0.7  # times the error of a component: where boosting of its log scale begins
 _START_OF_STACK = 1.5  # logit of the stack's weight where boosting begins, 0 for the others: it is the best guess
 _WORTH_SLOPES = 1.0  # nats, all rows together, that a linear log scale has to gain at the first look
@@ -41,19 +43,23 @@ class Stack:
         self, rows: TrainingRows, step: float, floor: float, rng: np.random.Generator, steps: Steps
     ) -> Learnt:
         """The components around the learners' predictions."""
-        mean, location = Mean.cross_fit(self.learners, rows, step, rng, steps)
+        with part("", 0.0, _SHARE_OF_MEAN):
+            mean, location = Mean.cross_fit(self.learners, rows, step, rng, steps)
         boosting = _Boosting(location, replace(rows, x=_features(rows.x, location)), floor, rng, steps)
         plain = LinearScale.constant(rows.x.shape[1])
         look = replace(self.scales, rate=_RATE_OF_LOOK, max_rounds=_ROUNDS_OF_LOOK, patience=_PATIENCE_OF_LOOK)
         start = boosting.start()
         relative = np.zeros(len(rows.y))
-        first = boosting.run(look, start, relative, T5)
+        with part("tails of the components", _SHARE_OF_MEAN, _SHARE_OF_MEAN + 0.1):
+            first = boosting.run(look, start, relative, T5)
         trend, linear = LinearScale.cross_fit(rows, rows.y - location[:, 0])
         if trend.has_slopes:
-            second = boosting.run(look, start, linear, T5)
+            with part("slopes of the log scale", _SHARE_OF_MEAN + 0.1, _SHARE_OF_MEAN + 0.2):
+                second = boosting.run(look, start, linear, T5)
             if second.loss < first.loss - _WORTH_SLOPES / rows.weight.sum():
                 first, relative, plain = second, linear, trend
-        best = boosting.run(self.scales, first.moved(start), relative, first.tail)
+        with part("scales and weights of the components", _SHARE_OF_MEAN + 0.2, 1.0):
+            best = boosting.run(self.scales, first.moved(start), relative, first.tail)
         n_components = location.shape[1]
         return Learnt(Stacked(mean, plain, best.scores.moved(best.shift, n_components)), best.left_out, best.tail)
 

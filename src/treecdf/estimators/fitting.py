@@ -32,7 +32,7 @@ from treecdf.data.table import (
     read_table,
 )
 from treecdf.data.twins import note_on_twins
-from treecdf.estimators.progress import Progress, reporter
+from treecdf.estimators.progress import Progress, expected_work, reporter
 from treecdf.estimators.state import schema_state
 from treecdf.flows.results import EndedStage, history_table
 from treecdf.flows.summary import note_on_repeats
@@ -42,7 +42,7 @@ from treecdf.training.growing.screening import notes_on_width
 from treecdf.training.importance import importances
 from treecdf.training.jobs import Workers, n_threads
 from treecdf.training.parameters import check_together
-from treecdf.training.plan import make_plan
+from treecdf.training.plan import Plan, make_plan
 from treecdf.training.recording import Recording, learn_recording
 from treecdf.training.settings import FitSettings
 from treecdf.training.sources.pieces import Pieces
@@ -82,7 +82,7 @@ def fit_table(settings: FitSettings, train: Given, validation: Given | None, che
     recipes = [recipe for recipe in (plan.conditional, *plan.joint.values()) if recipe is not None]
     told = notes_on_width(recipes, table.x.shape[1]) + (note_on_twins(table.x) if groups is None else ())
     recording = replace(recording, notes=recording.notes + told)
-    with _workers(settings, checkpoint) as workers:
+    with _workers(settings, checkpoint, plan) as workers:
         ensemble = fit_ensemble(plan, table, held_out, rng, workers)
     return _state(settings, ensemble, table, rng, {**schema_state(schema), **_recorded(names, recording)})
 
@@ -150,12 +150,14 @@ def _read_validation(
 
 
 @contextlib.contextmanager
-def _workers(settings: FitSettings, checkpoint: NoCheckpoint) -> Iterator[Workers]:
-    """What runs the training jobs of a fit, with progress on a terminal and what Ctrl-C does."""
+def _workers(settings: FitSettings, checkpoint: NoCheckpoint, plan: Plan | None = None) -> Iterator[Workers]:
+    """What runs the training jobs of a plan, with progress on a terminal and what Ctrl-C does."""
     announce_compilation()
     with (
         contextlib.closing(Progress(settings.verbose)) as progress,
         stop_by_interrupt(settings.on_interrupt) as stop,
         checkpoint,
     ):
-        yield Workers(settings.n_jobs, reporter(progress), partial(checkpoint.steps, stop))
+        work = None if plan is None else expected_work(plan)
+        yield Workers(settings.n_jobs, reporter(progress, work), partial(checkpoint.steps, stop))
+        progress.finish()

@@ -33,6 +33,9 @@ _REGIONS = (0.5, 0.9)  # probabilities of the regions of highest density that ge
 class ConditionalDensityDisplay:
     """One outcome: curves of p(y | x) at a few rows. Two outcomes: a map of p(y | x) at one row.
 
+    Each row says how many training rows are like it, of those that the model remembers (500 at most): a curve that few
+    rows support is a guess from rows further off. Models without a conditional base remember none.
+
     Attributes
     ----------
     y_grid : tuple of arrays
@@ -84,7 +87,7 @@ class ConditionalDensityDisplay:
         points = None if y is None else read_outcomes(y, d)
         if d == 2 and outcome is None:
             grid, density = _joint(distribution, n_grid or 150)
-            return cls(grid, density, _labels(labels, 1), names, points).plot(ax)
+            return cls(grid, density, _with_support(_labels(labels, 1), distribution), names, points).plot(ax)
         if d > 2 and outcome is None:
             raise ValueError(f"The model has {d} outcomes and a joint density is drawn of two: pass outcome=0, ....")
         if len(distribution) > _MOST_ROWS:
@@ -94,7 +97,8 @@ class ConditionalDensityDisplay:
             raise ValueError(f"X has {len(distribution)} rows and y has {len(points)}: they must have the same number.")
         grid, density = _curves(distribution, n_grid or 400) if d == 1 else _curves_of_draws(distribution.marginal(j))
         shown = None if points is None else points[:, j]
-        return cls(grid, density, _labels(labels, len(distribution)), names[j : j + 1], shown).plot(ax)
+        told = _with_support(_labels(labels, len(distribution)), distribution)
+        return cls(grid, density, told, names[j : j + 1], shown).plot(ax)
 
     def plot(self, ax: Axes | None = None) -> Self:
         """Draw on the given axes or on new ones."""
@@ -156,6 +160,15 @@ def _labels(labels: Sequence[str] | None, n: int) -> list[str]:
     if len(labels) != n:
         raise ValueError(f"Expected {n} label(s), one for each row; got {len(labels)}.")
     return [str(label) for label in labels]
+
+
+def _with_support(labels: list[str], distribution: ConditionalDistribution) -> list[str]:
+    """Labels that say how many training rows are like the row, if the model remembers any."""
+    support = getattr(distribution, "support", lambda: None)()
+    if support is None:
+        return labels
+    counts, remembered = support
+    return [f"{label} (like {count} of {remembered} training rows)" for label, count in zip(labels, counts, strict=True)]
 
 
 def _curves(distribution: ConditionalDistribution, n_grid: int) -> tuple[tuple[Array, ...], Array]:
