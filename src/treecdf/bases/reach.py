@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -61,6 +61,12 @@ class Reach:
         """The reach of no rows of q covariates, which do not matter: every row is among them."""
         zero, none = np.zeros(q), np.zeros(0)
         return Reach(np.zeros((1, q)), zero, (zero, zero), np.zeros((q, 0)), (none, none), 0.0, 1.0)
+
+    def without_last(self) -> Reach:
+        """The same, but any value of the last covariate is among those of the training rows."""
+        relevance, components = self.relevance.copy(), self.components.copy()
+        relevance[-1], components[-1] = 0.0, 0.0
+        return replace(self, relevance=relevance, components=components)
 
     def excess(self, x: Array) -> Array:
         """How far (n,) rows x (n, q) are from the training rows, in units of half the extent of these; 0 among them.

@@ -57,12 +57,16 @@ def learn_table(
     rng: np.random.Generator,
     merge: bool = True,
     weights_are: str = "counts",
+    last: Array | None = None,
 ) -> tuple[Table, Schema]:
     """The validated table of training rows, and what is learnt of its columns.
 
-    merge: copies become one row. weights_are: "counts" of rows, or "relative", which are divided by their mean.
+    merge: copies become one row. weights_are: "counts" of rows, or "relative", which are divided by their mean. last:
+    numbers (n,) that become the last covariate of the table and are no column of the schema.
     """
     names, columns, orders = learn_columns(X, categorical_features)
+    if last is not None:
+        columns = [*columns, last]
     rows = _align(columns, y, sample_weight, groups)
     with np.errstate(over="ignore"):  # an infinite sum is refused
         check_sum_of_weights(float(rows.weight.sum()))
@@ -72,7 +76,10 @@ def learn_table(
         check_groups(rows.unit)
     if merge:
         rows = rows.merged()
-    covariates, x = Covariates.cross_fit(rows.columns, rows.y, rows.weight, rows.unit, rng, orders)
+    of_schema = rows.columns if last is None else rows.columns[:-1]
+    covariates, x = Covariates.cross_fit(of_schema, rows.y, rows.weight, rows.unit, rng, orders)
+    if last is not None:
+        x = np.ascontiguousarray(np.column_stack([x, rows.columns[-1]]))
     return Table(x, rows.y, rows.weight, rows.number, rows.unit), Schema(names, covariates)
 
 

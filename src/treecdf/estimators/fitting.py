@@ -16,6 +16,7 @@ from treecdf._common.random import as_generator
 from treecdf._common.steps import stop_by_interrupt
 from treecdf._common.typing import Bound
 from treecdf._kernels.compiling import announce_compilation
+from treecdf.data.exposure import as_rates, check_exposure, read_exposure
 from treecdf.data.reading import Schema
 from treecdf.data.recording import notes
 from treecdf.data.table import (
@@ -34,7 +35,7 @@ from treecdf.data.table import (
 from treecdf.data.twins import note_on_twins
 from treecdf.estimators.progress import Progress, expected_work, reporter
 from treecdf.estimators.state import schema_state
-from treecdf.flows.results import EndedStage, history_table
+from treecdf.flows.results import EndedStage, history_table, without_reach_of_last
 from treecdf.flows.summary import note_on_repeats
 from treecdf.persist.checkpoint import NoCheckpoint
 from treecdf.training.ensemble import Ensemble, fit_ensemble
@@ -61,30 +62,45 @@ class FittedState:
     ended: tuple[EndedStage, ...]  # because outcomes repeat
 
 
-def fit_table(settings: FitSettings, train: Given, validation: Given | None, checkpoint: NoCheckpoint) -> FittedState:
+def fit_table(
+    settings: FitSettings,
+    train: Given,
+    validation: Given | None,
+    checkpoint: NoCheckpoint,
+    exposure: ArrayLike | None = None,
+) -> FittedState:
     """Fit to a table in memory, with validation rows if there are any."""
     X, y, sample_weight, groups = train
     rng = checkpoint.generator(settings.random_state)
     how = settings.categorical_features, rng
-    table, schema = learn_table(X, y, sample_weight, groups, *how, weights_are=settings.weights_are)
+    last = None if exposure is None else np.log(read_exposure(exposure, len(read_outcomes(y))))
+    table, schema = learn_table(X, y, sample_weight, groups, *how, weights_are=settings.weights_are, last=last)
     check_size(table)
     check_counts(table, settings.min_samples_node)
     names = outcome_names(y, table.y.shape[1])
     bounds = read_bounds(settings.bounds, len(names))
     check_bounds(table, bounds, "y")
     check_together(settings, bounds)
+    if exposure is not None:
+        check_exposure(bounds, validation is not None)
     held_out = _read_validation(settings, schema, bounds, validation)
     checkpoint.begin(settings.shaping(), table, held_out)
     recording, table, held_out = learn_recording(settings, table, held_out, bounds, rng)
     if recording.is_discrete:  # the flow is never asked
         settings = replace(settings, base="box", structure="joint", stages=None, rotations=None, max_trees=0)
+    if exposure is not None:
+        table = as_rates(table)
     plan = make_plan(settings, len(table), table.x.shape[1], bounds, has_repeats(table.y))
     recipes = [recipe for recipe in (plan.conditional, *plan.joint.values()) if recipe is not None]
     told = notes_on_width(recipes, table.x.shape[1]) + (note_on_twins(table.x) if groups is None else ())
     recording = replace(recording, notes=recording.notes + told)
     with _workers(settings, checkpoint, plan) as workers:
         ensemble = fit_ensemble(plan, table, held_out, rng, workers)
-    return _state(settings, ensemble, table, rng, {**schema_state(schema), **_recorded(names, recording)})
+    attributes = {**schema_state(schema), **_recorded(names, recording)}
+    if exposure is not None:
+        ensemble = replace(ensemble, families=tuple(map(without_reach_of_last, ensemble.families)))
+        attributes["exposure_"] = True
+    return _state(settings, ensemble, table, rng, attributes)
 
 
 def fit_table_in_pieces(settings: FitSettings, pieces: Pieces) -> FittedState:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, RegressorMixin
@@ -14,9 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from treecdf._common.protocols import Seed
 from treecdf.bases.box import MARGIN
-from treecdf.data.table import (
-    is_dask,
-)
+from treecdf.data.table import is_dask
 from treecdf.estimators.fitting import FittedState, fit_table, fit_table_in_pieces
 from treecdf.estimators.predictions import Predictions
 from treecdf.estimators.state import replace_state
@@ -29,9 +27,6 @@ from treecdf.training.plan import PAPER_SETTINGS, PAPER_STAGES
 from treecdf.training.settings import Stage
 from treecdf.training.sources.parquet import ParquetPieces
 
-if TYPE_CHECKING:
-    pass
-
 FORMAT = "treecdf model"  # What its file says it is.
 # What a file keeps of a fitted model.
 _FITTED = (
@@ -43,6 +38,7 @@ _FITTED = (
     "atoms_",
     "grid_",
     "notes_",
+    "exposure_",
     "mixture_",
     "families_",
     "family_weights_",
@@ -264,6 +260,7 @@ class TreeFlowRegressor(Predictions, RegressorMixin, BaseEstimator):
         y_val: ArrayLike | None = None,
         sample_weight_val: ArrayLike | None = None,
         groups: ArrayLike | None = None,
+        exposure: ArrayLike | None = None,
     ) -> Self:
         """Learn p(y | x). A fit that fails or is interrupted leaves the estimator as it was.
 
@@ -280,6 +277,8 @@ class TreeFlowRegressor(Predictions, RegressorMixin, BaseEstimator):
         groups : array of shape (n,), default None
             Which rows belong together, such as those of one person or place: they are left out together wherever
             left-out rows decide. Copies of a row are, without being asked.
+        exposure : array of shape (n,), default None
+            Time at risk, area or the like that outcomes grow with; predictions then need one too. See docs/tables.md.
 
         Returns
         -------
@@ -288,6 +287,8 @@ class TreeFlowRegressor(Predictions, RegressorMixin, BaseEstimator):
         """
         settings = read_settings(self.get_params(deep=False))
         if is_dask(X):
+            if exposure is not None:
+                raise ValueError("exposure is for arrays and frames, not for Dask collections.")
             if X_val is not None or y_val is not None or sample_weight_val is not None:
                 given = "X_val, y_val and sample_weight_val"
                 raise ValueError(f"{given} are for arrays and frames; of Dask collections rows are set aside.")
@@ -302,7 +303,7 @@ class TreeFlowRegressor(Predictions, RegressorMixin, BaseEstimator):
             raise ValueError("Expected X_val and y_val together; got only one of them.")
         elif sample_weight_val is not None:
             raise ValueError("Expected X_val and y_val with sample_weight_val; got only the weights.")
-        fitted = fit_table(settings, (X, y, sample_weight, groups), validation, checkpoint)
+        fitted = fit_table(settings, (X, y, sample_weight, groups), validation, checkpoint, exposure)
         self._take(fitted)
         if not fitted.missing:
             checkpoint.remove()

@@ -168,7 +168,9 @@ def _with_support(labels: list[str], distribution: ConditionalDistribution) -> l
     if support is None:
         return labels
     counts, remembered = support
-    return [f"{label} (like {count} of {remembered} training rows)" for label, count in zip(labels, counts, strict=True)]
+    return [
+        f"{label} (like {count} of {remembered} training rows)" for label, count in zip(labels, counts, strict=True)
+    ]
 
 
 def _curves(distribution: ConditionalDistribution, n_grid: int) -> tuple[tuple[Array, ...], Array]:
