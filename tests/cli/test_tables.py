@@ -135,6 +135,21 @@ def test_a_column_that_is_almost_numbers_is_told(tmp_path, capsys):
     )
 
 
+@pytest.mark.parametrize(
+    ("first", "second"), [('"1,234.5"', "12"), ("12%", "7.5%"), ("$ 1200", "$ 950"), ('"0,5"', "1")]
+)
+def test_numbers_in_another_dress_are_told(tmp_path, capsys, first, second):
+    read(tmp_path / "t.csv", f"a,b\n{first},1\n{second},2\n{first},3\n")
+    told = capsys.readouterr().err
+    assert "column 'a' is read as a category, but its values look like numbers in another dress" in told
+    assert f"line 2: {first.strip(chr(34))!r}" in told
+
+
+def test_codes_are_no_numbers_in_another_dress(tmp_path, capsys):
+    read(tmp_path / "t.csv", "a,b\n007,1\n042,2\nA 12,3\n")
+    assert "dress" not in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("text", ["inf", "-Infinity", "1e999"])
 def test_infinity_is_no_category(tmp_path, text):
     with pytest.raises(ValueError, match=r"t\.csv, line 3, column 'a': expected .*; got "):

@@ -1,8 +1,8 @@
 """How the members of a mixture are trained: rows set aside, weights, progress, seeds, processes and threads."""
 
 import io
-import re
 import pickle
+import re
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor

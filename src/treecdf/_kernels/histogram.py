@@ -70,9 +70,9 @@ def grow(
 def _look_at_columns(codes, rows, columns, n_bins):
     """What the histograms of the columns (k,) need: how many bins are used, and where most rows have the same.
 
-    used (k,): one more than the largest bin among the rows, at most n_bins; an indicator has 3, not 255. common (k,): the bin of most
-    rows, -1 if it is not that of nearly all. rare, begin (k + 1,): the places, in `rows`, of the rows that are not in
-    the common bin, column by column; none of columns without a common bin.
+    used (k,): one more than the largest bin among the rows, at most n_bins; an indicator has 3, not 255. common (k,):
+    the bin of most rows, -1 if it is not that of nearly all. rare, begin (k + 1,): the places, in `rows`, of the rows
+    that are not in the common bin, column by column; none of columns without a common bin.
     """
     n_columns = len(columns)
     used, common, begin = np.ones(n_columns, np.int64), np.full(n_columns, -1), np.zeros(n_columns + 1, np.int64)
