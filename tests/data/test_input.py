@@ -1,6 +1,7 @@
 """Bad input gets one clear sentence; strange but honest input works without a warning (warnings are errors here)."""
 
 import re
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -579,3 +580,28 @@ def test_a_pipeline_with_sparse_rows_says_what_helps():
     pipe = make_pipeline(OneHotEncoder(), TreeFlowRegressor(effort="fast"))
     with pytest.raises(TypeError, match=r"OneHotEncoder\(sparse_output=False\), or leave out the encoder"):
         pipe.fit(frame, Y)
+
+
+def test_the_same_index_in_another_order_is_told():
+    x = pd.DataFrame({"a": np.arange(30.0)})
+    y = pd.Series(np.arange(30.0)).sample(frac=1, random_state=0)
+    model = TreeFlowRegressor(effort="fast", base="box", max_trees=1, random_state=0)
+    with pytest.warns(UserWarning, match=r"same index in another order.*y\.loc\[X\.index\]"):
+        model.fit(x, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.fit(x, y.sort_index())
+        model.fit(x, y.reset_index(drop=True))
+        model.fit(x, y.set_axis(np.arange(30) + 100))
+
+
+def test_dicts_are_refused_in_words():
+    model = TreeFlowRegressor(effort="fast", random_state=0)
+    for x in ({"a": [1.0, 2.0]}, [{"a": 1.0}, {"a": 2.0}]):
+        with pytest.raises(TypeError, match=r"made of dicts.*pandas\.DataFrame\(X\)"):
+            model.fit(x, [1.0, 2.0])
+
+
+def test_a_complaint_about_outcomes_does_not_print_them_all():
+    with pytest.raises(ValueError, match=r"^y cannot be read as numbers: Complex data not supported$"):
+        TreeFlowRegressor().fit(np.zeros((50, 1)), np.ones(50) * 1j)

@@ -143,7 +143,22 @@ def test_curves_are_the_density_and_integrate_to_one(model, frame):
     np.testing.assert_allclose(np.trapezoid(display.density, y, axis=1), 1.0, atol=0.01)
     exact = np.exp(model.log_prob(rows.iloc[[1] * len(y)], y))
     np.testing.assert_allclose(display.density[1], exact, rtol=0.02)  # curves are means over narrow windows
-    assert [text.get_text() for text in display.ax_.get_legend().get_texts()] == ["a", "b", "c"]
+    assert [text.get_text().split(" (like")[0] for text in display.ax_.get_legend().get_texts()] == ["a", "b", "c"]
+
+
+def test_curves_say_how_many_training_rows_support_them():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(120, 2))
+    y = x[:, 0] + 0.1 * rng.normal(size=120)
+    model = TreeFlowRegressor(effort="fast", max_trees=2, random_state=0).fit(x, y)
+    display = ConditionalDensityDisplay.from_estimator(model, [[0.0, 0.0], [9.0, 0.0]], labels=["usual", "odd"])
+    usual, odd = (text.get_text() for text in display.ax_.get_legend().get_texts())
+    assert odd == "odd (like 0 of 120 training rows)"
+    like = int(usual.removeprefix("usual (like ").split()[0])
+    size = np.quantile(np.abs(x[:, 0] - x[:, 0].mean()), 0.95)
+    assert like == pytest.approx((np.abs(x[:, 0]) < size / 4).sum(), abs=8)  # the second covariate does not matter
+    pipe = make_pipeline(StandardScaler(), TreeFlowRegressor(effort="fast", max_trees=2, random_state=0)).fit(x, y)
+    assert "training rows" in ConditionalDensityDisplay.from_estimator(pipe, x[:1]).labels[0]
 
 
 def test_narrow_peak_beside_a_wide_one_is_met():

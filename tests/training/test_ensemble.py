@@ -2,6 +2,7 @@
 
 import io
 import pickle
+import re
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -249,7 +250,10 @@ def test_progress_counts_the_members(verbose, monkeypatch):
         assert f"{model.n_trees_} trees" in last
         of_last = model.history_["validation"][model.history_["member"] == 2]
         assert f"validation log-likelihood {of_last.max():.4f}" in last
-        assert shown.startswith("\rthe family 'joint': 3 to train, 1 at a time, ")
+        first = shown.split("\r")[1]
+        assert "the family 'joint': 3 to train, 1 at a time" in first
+        assert first.lstrip().startswith("0%")
+        assert last.lstrip().startswith("100%")
 
 
 def test_progress_of_one_member_counts_its_trees(monkeypatch):
@@ -266,11 +270,17 @@ def test_progress_is_told_from_the_beginning_and_in_lines_for_a_log(monkeypatch)
     monkeypatch.setattr("sys.stderr", log)
     monkeypatch.setattr("treecdf.estimators.progress.time", SimpleNamespace(monotonic=count(1).__next__))
     TreeFlowRegressor(effort="fast", max_trees=2, random_state=0, verbose=2).fit(X, Y[:, 0])
-    begin, base, *trees = log.getvalue().splitlines()
-    assert begin.startswith("treecdf: flows on a conditional base: training begins, ")
-    assert base.startswith("treecdf: flows on a conditional base: learning the base")
-    assert any("stage 1, 1 trees, validation log-likelihood" in line for line in trees)
+    begin, *lines = log.getvalue().splitlines()
+    assert begin.startswith("treecdf: 0%, 1 s: the family 'flow': training begins")
+    assert any("the family 'flow': base: learner 1 of 4, linear" in line for line in lines)
+    assert any(": fold " in line for line in lines)
+    assert any("the family 'flow': done, 0 trees kept, validation log-likelihood" in line for line in lines)
     assert "\r" not in log.getvalue()
+    shares = [int(re.match(r"treecdf: (\d+)%", line)[1]) for line in lines]
+    assert shares == sorted(shares)
+    assert shares[-1] == 100
+    assert len(set(shares)) > 10
+    assert sum("s left: " in line for line in lines) > 10
 
 
 def test_a_mixture_has_no_pit():

@@ -16,6 +16,9 @@ _TILE_ROWS = 512  # rows that go through a tree together when it predicts
 # row as long as a level has few nodes
 _LEVELS_TOGETHER = 5
 _FEW_ROWS = 32  # fewer rows walk down by themselves
+_NEARLY_ALL = 0.75  # share of the rows in one bin of a column from which on only the other rows are added up
+_N_LOOKED_AT = 32  # rows that are looked at before a column is counted
+_MAY_BE_NEARLY_ALL = 0.6  # share of these in one bin from which on it is
 _TILE_COLUMNS = 32  # columns that are looked at together at least: each tile copies the rows' gradients
 
 
@@ -31,18 +34,27 @@ def grow(
     """
     n_roots, n_leaves, n_outputs = leaf.shape
     size = 2 * n_outputs + 1
+    used, common, rare, begin_rare = _look_at_columns(codes, rows, columns, n_bins)
     level, width = np.int64(0), np.int64(1)  # its nodes in a tree; plain numbers would be compiled for as well
     while width < n_leaves:
         n_nodes = n_roots * width
         totals, best = np.zeros((n_nodes, size)), np.zeros((n_nodes, 2))
-        tile = max(_TILE_COLUMNS, _TILE_SUMS // (n_nodes * (n_bins + 1) * size))
-        for first in range(0, len(columns), tile):
-            some = columns[first : first + tile]
-            sums = np.zeros((n_nodes, len(some), n_bins + 1, size))
-            add_histograms(codes, rows, place, gradient, hessian, weight, some, sums)
+        first = 0
+        while first < len(columns):
+            tile = _n_columns(used[first:], _TILE_SUMS // (n_nodes * size))
+            some, begin = columns[first : first + tile], _begins(used[first : first + tile])
+            sums = np.zeros((n_nodes, begin[-1], size))
+            own = common[first : first + tile], rare, begin_rare[first:]
+            _add_ragged(codes, rows, place, (gradient, hessian, weight), some, begin, own, sums)
             if first == 0:
-                _begin_splits(sums, width, ridge, totals, best, column, cut, missing_left)
-            _improve_splits(sums, width, some, min_rows, ridge, totals, best, column, cut, missing_left)
+                whole = sums[:, : begin[1]]
+                if common[0] >= 0:
+                    whole = _sums_of_nodes(rows, place, gradient, hessian, weight, n_nodes)
+                _begin_splits(whole, width, ridge, totals, best, column, cut, missing_left)
+            _fill_common(sums, begin, common[first : first + tile], totals)
+            limits = n_bins, min_rows, ridge
+            _improve_ragged(sums, begin, width, some, limits, totals, best, column, cut, missing_left)
+            first += tile
         send_down(codes, rows, place, level, column, cut, missing_left)
         width *= 2
         level += 1
@@ -59,24 +71,145 @@ def grow(
 
 
 @ordered_kernel
+def _look_at_columns(codes, rows, columns, n_bins):
+    """What the histograms of the columns (k,) need: how many bins are used, and where most rows have the same.
+
+    used (k,): one more than the largest bin among the rows, at most n_bins; an indicator has 3, not 255. common (k,):
+    the bin of most rows, -1 if it is not that of nearly all. rare, begin (k + 1,): the places, in `rows`, of the rows
+    that are not in the common bin, column by column; none of columns without a common bin.
+    """
+    n_columns = len(columns)
+    used, common, begin = np.ones(n_columns, np.int64), np.full(n_columns, -1), np.zeros(n_columns + 1, np.int64)
+    for c in range(n_columns):
+        bins = codes[columns[c]]
+        largest = np.int64(0)
+        for i in rows:
+            largest = max(largest, np.int64(bins[np.uint64(i)]))
+            if largest == n_bins:
+                break
+        used[c] += largest
+        most = _majority(bins, rows)
+        if most >= 0:
+            n_rare = 0
+            for i in rows:
+                n_rare += bins[i] != most
+            if n_rare <= (1 - _NEARLY_ALL) * len(rows):
+                common[c], begin[c + 1] = most, n_rare
+        begin[c + 1] += begin[c]
+    rare = np.empty(begin[n_columns], np.int64)
+    for c in range(n_columns):
+        if common[c] >= 0:
+            bins, at = codes[columns[c]], begin[c]
+            for r in range(len(rows)):
+                if bins[rows[r]] != common[c]:
+                    rare[at] = r
+                    at += 1
+    return used, common, rare, begin
+
+
+@ordered_kernel
+def _majority(bins, rows):
+    """The bin that may be that of nearly all rows, by a look at a few of them; -1 if none can be."""
+    step = max(len(rows) // _N_LOOKED_AT, 1)
+    most, lead = -1, 0  # the only bin that more than half of what was looked at can have
+    for k in range(0, len(rows), step):
+        b = np.int64(bins[rows[k]])
+        if lead == 0:
+            most = b
+        lead += 1 if b == most else -1
+    found, looked_at = 0, 0
+    for k in range(0, len(rows), step):
+        found += bins[rows[k]] == most
+        looked_at += 1
+    return most if found >= _MAY_BE_NEARLY_ALL * looked_at else -1
+
+
+@ordered_kernel
+def _sums_of_nodes(rows, place, gradient, hessian, weight, n_nodes):
+    """Sums (node, 1, 2 K + 1) over the rows of each node."""
+    size = 2 * gradient.shape[1] + 1
+    sums = np.zeros((n_nodes, 1, size))
+    values, node = _values_of_rows(rows, place, gradient, hessian, weight, size)
+    for r in range(len(rows)):
+        _add_values(sums.reshape(-1), np.uint64(node[r]), values, np.uint64(r * size), size)
+    return sums
+
+
+@ordered_kernel
+def _fill_common(sums, begin, common, totals):
+    """Fill the common bins of columns that have one: what the other bins lack to the totals (node, 2 K + 1)."""
+    for node in range(sums.shape[0]):
+        for c in range(len(common)):
+            if common[c] < 0:
+                continue
+            for s in range(sums.shape[2]):
+                rest = totals[node, s]
+                for b in range(begin[c], begin[c + 1]):
+                    rest -= sums[node, b, s]
+                sums[node, begin[c] + common[c], s] = rest
+
+
+@ordered_kernel
+def _n_columns(used, most):
+    """How many of the first columns have `most` bins together at most, but some at least; used (k,) bins of each."""
+    n, bins = 0, 0
+    while n < len(used) and (n < _TILE_COLUMNS or bins + used[n] <= most):
+        bins += used[n]
+        n += 1
+    return n
+
+
+@ordered_kernel
+def _begins(used):
+    """Where the bins of each column begin (k + 1,), if used (k,) bins of the columns stand in a row."""
+    begin = np.zeros(len(used) + 1, np.int64)
+    for c in range(len(used)):
+        begin[c + 1] = begin[c] + used[c]
+    return begin
+
+
+@ordered_kernel
+def _improve_ragged(sums, begin, width, columns, limits, totals, best, column, cut, missing_left):
+    """Replace the nodes' splits, whose scores are best (node, 2), by better ones on these columns.
+
+    sums (node, bins of all columns, 2 K + 1); begin (k + 1,): where the bins of each column begin. limits: the bins a
+    column may have, the smallest weight of a child, and the ridge.
+    """
+    n_bins, min_rows, ridge = limits
+    flat, size = sums.reshape(-1), sums.shape[2]
+    score = np.empty(n_bins + 1)
+    for node in range(sums.shape[0]):
+        if totals[node, size - 1] < 2 * min_rows:
+            continue
+        root, at = node // width, width - 1 + node % width
+        total, to_beat = totals[node], best[node]
+        for c in range(len(columns)):
+            last = min(begin[c + 1] - begin[c], n_bins) + 1
+            where = (node * sums.shape[1] + begin[c]) * size
+            found = _best_cut(flat, where, last, min_rows, ridge, total, to_beat, score)
+            if found[0] >= 0:
+                column[root, at], cut[root, at], missing_left[root, at] = columns[c], found[0], found[1]
+
+
+@ordered_kernel
 def best_splits(sums, width, columns, min_rows, ridge, column, cut, missing_left):
     """Split every node of a level, `width` of them in each tree, by its histogram (node, column, bin, 2 K + 1)."""
     totals, best = np.zeros((sums.shape[0], sums.shape[3])), np.zeros((sums.shape[0], 2))
-    _begin_splits(sums, width, ridge, totals, best, column, cut, missing_left)
+    _begin_splits(sums[:, 0], width, ridge, totals, best, column, cut, missing_left)
     _improve_splits(sums, width, columns, min_rows, ridge, totals, best, column, cut, missing_left)
 
 
 @ordered_kernel
 def _begin_splits(sums, width, ridge, totals, best, column, cut, missing_left):
-    """Leave the nodes of a level without splits; fill their totals (node, 2 K + 1) from the first column's histogram.
+    """Leave the nodes of a level without splits; fill their totals (node, 2 K + 1) from one column's histogram.
 
     best (node, 2) are the score of no split and the margin by which a split has to be better.
     """
-    n_bins, size = sums.shape[2], sums.shape[3]
+    n_bins, size = sums.shape[1], sums.shape[2]
     for node in range(sums.shape[0]):
         for b in range(n_bins):
             for s in range(size):
-                totals[node, s] += sums[node, 0, b, s]
+                totals[node, s] += sums[node, b, s]
         for o in range(size // 2):
             best[node, 0] += totals[node, 2 * o] * totals[node, 2 * o] / (totals[node, 2 * o + 1] + ridge)
         best[node, 1] = 1e-10 * (1.0 + best[node, 0])  # among equals the first wins, whatever the rounding
@@ -129,11 +262,57 @@ def send_down(codes, rows, place, level, column, cut, missing_left):
 @ordered_kernel
 def add_histograms(codes, rows, place, gradient, hessian, weight, columns, sums):
     """Add to sums (node, column, bin, 2 K + 1) of gradients and Hessians, output by output, and of weights."""
-    n_outputs = gradient.shape[1]
-    size = 2 * n_outputs + 1
+    size = 2 * gradient.shape[1] + 1
     flat = sums.reshape(-1)  # views and several indices are slow in the middle of a loop
     of_column = sums.shape[2] * size
-    of_node = len(columns) * of_column
+    values, node = _values_of_rows(rows, place, gradient, hessian, weight, len(columns) * of_column)
+    for c in range(len(columns)):
+        bins = codes[columns[c]]
+        for r in range(len(rows)):
+            at = node[r] + c * of_column + np.int64(bins[np.uint64(rows[r])]) * size  # bytes overflow uncompiled
+            _add_values(flat, np.uint64(at), values, np.uint64(r * size), size)
+
+
+@ordered_kernel
+def _add_ragged(codes, rows, place, parts, columns, begin, of_columns, sums):
+    """As `add_histograms`, to sums (node, bins of all columns, 2 K + 1); the bins of column c begin at begin[c].
+
+    parts: gradient, hessian and weight. of_columns: common, rare and begin of `_look_at_columns`; nothing is added to
+    common bins.
+    """
+    size = sums.shape[2]
+    flat = sums.reshape(-1)
+    common, rare, begin_rare = of_columns
+    values, node = _values_of_rows(rows, place, parts[0], parts[1], parts[2], sums.shape[1] * size)
+    for c in range(len(columns)):
+        bins, first = codes[columns[c]], begin[c] * size
+        if common[c] < 0:
+            _add_column(bins, rows, node, values, first, size, flat)
+        else:
+            _add_rare(bins, rows, rare[begin_rare[c] : begin_rare[c + 1]], node, values, first, size, flat)
+
+
+@ordered_kernel
+def _add_column(bins, rows, node, values, first, size, flat):
+    """Add the values (m, size) of all rows to the histograms of a column, which begin `first` behind those of nodes."""
+    for r in range(len(rows)):
+        at = node[r] + first + np.int64(bins[np.uint64(rows[r])]) * size  # bytes overflow uncompiled
+        _add_values(flat, np.uint64(at), values, np.uint64(r * size), size)
+
+
+@ordered_kernel
+def _add_rare(bins, rows, rare, node, values, first, size, flat):
+    """As `_add_column`, of some places in `rows`."""
+    for r in rare:
+        at = node[r] + first + np.int64(bins[np.uint64(rows[r])]) * size
+        _add_values(flat, np.uint64(at), values, np.uint64(r * size), size)
+
+
+@ordered_kernel
+def _values_of_rows(rows, place, gradient, hessian, weight, of_node):
+    """What each row adds to a histogram (m, 2 K + 1, flat), and where that of its node begins (m,)."""
+    n_outputs = gradient.shape[1]
+    size = 2 * n_outputs + 1
     values, node = np.empty(len(rows) * size), np.empty(len(rows), np.int64)
     for r in range(len(rows)):
         i = rows[r]
@@ -142,11 +321,7 @@ def add_histograms(codes, rows, place, gradient, hessian, weight, columns, sums)
             values[r * size + 2 * o] = gradient[i, o]
             values[r * size + 2 * o + 1] = hessian[i, o]
         values[r * size + 2 * n_outputs] = weight[i]
-    for c in range(len(columns)):
-        bins = codes[columns[c]]
-        for r in range(len(rows)):
-            at = node[r] + c * of_column + np.int64(bins[np.uint64(rows[r])]) * size  # bytes overflow uncompiled
-            _add_values(flat, np.uint64(at), values, np.uint64(r * size), size)
+    return values, node
 
 
 @inlined_kernel
@@ -171,30 +346,45 @@ def _best_split(sums, node, min_rows, ridge, total, to_beat):
     flat, at = sums.reshape(-1), node * n_columns * n_bins * size
     score = np.empty(n_bins)
     best_column, best_cut, best_side = -1, 255, 1
-    best, margin = to_beat
     for c in range(n_columns):
-        sides = 2 if flat[at + size - 1] > 0 else 1
-        for side in range(sides):  # 0: missing rows to the right, 1: to the left
-            _score_cuts(flat, at, side, total, ridge, score)
-            weight = side * flat[at + size - 1]
-            for b in range(1, n_bins - 1):
-                weight += flat[np.uint64(at + b * size + size - 1)]
-                if total[size - 1] - weight < min_rows:
-                    break
-                if weight >= min_rows and score[b] > best + margin:
-                    best, best_column, best_cut, best_side = score[b], c, b, side
+        found = _best_cut(flat, at, n_bins, min_rows, ridge, total, to_beat, score)
+        if found[0] >= 0:
+            best_column, best_cut, best_side = c, found[0], found[1]
         at += n_bins * size
-    to_beat[0] = best
     return best_column, best_cut, best_side
 
 
 @ordered_kernel
-def _score_cuts(flat, at, side, total, ridge, score):
+def _best_cut(flat, at, n_bins, min_rows, ridge, total, to_beat, score):
+    """Bin, below n_bins - 1, and side of the missing rows of the best cut of a column; its histogram is at flat[at].
+
+    The bin is -1 if no cut beats the score and the margin `to_beat`, where the best score is left. score: room for the
+    cuts' scores.
+    """
+    size = total.size
+    best_cut, best_side = -1, 1
+    best, margin = to_beat
+    sides = 2 if flat[at + size - 1] > 0 else 1
+    for side in range(sides):  # 0: missing rows to the right, 1: to the left
+        _score_cuts(flat, at, n_bins, side, total, ridge, score)
+        weight = side * flat[at + size - 1]
+        for b in range(1, n_bins - 1):
+            weight += flat[np.uint64(at + b * size + size - 1)]
+            if total[size - 1] - weight < min_rows:
+                break
+            if weight >= min_rows and score[b] > best + margin:
+                best, best_cut, best_side = score[b], b, side
+    to_beat[0] = best
+    return best_cut, best_side
+
+
+@ordered_kernel
+def _score_cuts(flat, at, n_bins, side, total, ridge, score):
     """score[b] <- twice the decrease of the loss by Newton steps on both sides of a cut after bin b.
 
     The histogram of the column begins at flat[at]; total are the sums of its node.
     """
-    n_bins, size = score.size, total.size
+    size = total.size
     for b in range(1, n_bins - 1):
         score[b] = 0.0
     for o in range(size // 2):

@@ -14,6 +14,7 @@ from scipy.special import logsumexp
 from treecdf._common.numerics import FAR
 from treecdf._common.random import child
 from treecdf._common.steps import PLAIN_STEPS, Steps
+from treecdf._common.telling import part
 from treecdf._common.typing import Array, Ints
 from treecdf._kernels.mixtures import mixture_forward, mixture_inverse
 from treecdf._kernels.tails import T5
@@ -95,14 +96,16 @@ class Conditional(WholeCube):
         """
         x, y, weight = rows.x, rows.y, rows.weight
         later = child(rng)  # for what follows the steps: a fit that goes on does not know every state between them
-        rows = replace(rows, scale=choose_scale(x, y, weight, rows.fold, rng))
-        transform = choose_transform(rows, 0.0 if bound[0] is None else bound[0], rng)
+        with part("scales of covariates and outcome", 0.0, 0.1):
+            rows = replace(rows, scale=choose_scale(x, y, weight, rows.fold, rng))
+            transform = choose_transform(rows, 0.0 if bound[0] is None else bound[0], rng)
         g, log_slope = transform.forward(y)
         rise = np.exp(-np.median(log_slope)) if transform.unit > 0 else transform.scale
         step = recording_step(y) / rise
         ends = None if rows.ends is None else transform.forward(rows.ends)[0]
         floor = smallest_log_scale(step, is_cell=ends is not None)
-        learnt = learner.cross_fit(replace(rows, y=g, ends=ends), step, floor, rng, steps)
+        with part("", 0.1, 1.0):
+            learnt = learner.cross_fit(replace(rows, y=g, ends=ends), step, floor, rng, steps)
         low, high = (_transformed(end, transform) for end in bound)
         base = Conditional(
             transform,

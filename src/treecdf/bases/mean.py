@@ -10,6 +10,7 @@ import numpy as np
 from scipy.optimize import nnls
 
 from treecdf._common.steps import PLAIN_STEPS, Steps
+from treecdf._common.telling import part
 from treecdf._common.typing import Array, Ints
 from treecdf.bases.learners.protocol import Learner, Predictor
 from treecdf.bases.straightening import Straightener, on_both_scales
@@ -62,15 +63,19 @@ class Mean:
         outcomes' recording `step`.
         """
         x, weight = rows.x, rows.weight
-        y = tame(x, rows.y, weight, rows.fold, rng)
+        with part("outliers", 0.0, 0.0):
+            y = tame(x, rows.y, weight, rows.fold, rng)
         learners = on_both_scales(learners, rows.scale)
         names, predictors, outputs, errors = [], [], [], dict[str, float]()
-        for learner in learners:
+        for k, learner in enumerate(learners):
             if errors and not learner.is_worth_trying(errors):
                 continue
             best = min(errors.values(), default=np.inf)
             fit = partial(learner.cross_fit, x, y, weight, rows.fold, rng, best)
-            predictor, output = steps.learn(rng, x.shape[1], y.shape, fit)
+            with part(
+                f"learner {k + 1} of {len(learners)}, {learner.name}", k / len(learners), (k + 1) / len(learners)
+            ):
+                predictor, output = steps.learn(rng, x.shape[1], y.shape, fit)
             names.append(learner.name)
             predictors.append(predictor)
             outputs.append(output)

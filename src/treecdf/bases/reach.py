@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -22,6 +22,7 @@ _SMALLEST_VARIANCE = 1e-4  # of the largest: principal components of less are ro
 _TOLERATED = 0.07  # distance beyond the training rows at which nothing changes yet; 1 is half their extent
 _RISE = 1.25  # share of the standard deviation of all outcomes that is added at a distance of 1 beyond that
 _RISE_OF_FLOOR = 5.0  # at the inverse of this distance no component is narrower than most training rows' are
+_LIKE = 0.25  # of `size`: rows that are nearer are like each other
 _CHUNK_ROWS = 64  # rows whose distances are worked out together: 256 kB, which stay in the cache
 
 
@@ -67,6 +68,12 @@ class Reach:
         zero, none = np.zeros(q), np.zeros(0)
         return Reach(np.zeros((1, q)), zero, (zero, zero), np.zeros((q, 0)), (none, none), 0.0, 1.0)
 
+    def without_last(self) -> Reach:
+        """The same, but any value of the last covariate is among those of the training rows."""
+        relevance, components = self.relevance.copy(), self.components.copy()
+        relevance[-1], components[-1] = 0.0, 0.0
+        return replace(self, relevance=relevance, components=components)
+
     def excess(self, x: Array) -> Array:
         """How far (n,) rows x (n, q) are from the training rows, in units of half the extent of these; 0 among them.
 
@@ -85,6 +92,17 @@ class Reach:
             by_distance = np.maximum(np.sqrt(squared.min(axis=1)) - self.near, 0.0) / self.size
             excess[rows] = np.maximum(np.maximum(by_column, by_component), by_distance)
         return excess
+
+    def n_like(self, x: Array) -> Ints:
+        """How many (n,) of the remembered rows are like rows x (n, q), in the covariates that matter."""
+        found = np.empty(len(x), np.int64)
+        for i in range(0, len(x), _CHUNK_ROWS):
+            rows = slice(i, i + _CHUNK_ROWS)
+            known = ~np.isnan(x[rows])
+            asked = self.relevance * np.where(known, x[rows], 0.0)
+            squared = _squared_distances(asked, self.relevance * self.points, known)
+            found[rows] = (squared <= (_LIKE * self.size) ** 2).sum(axis=1)
+        return found
 
     def filled(self, x: Array) -> Array:
         """Versions (n, k, q) of rows x (n, q), missing values taken from k remembered rows that are near otherwise."""

@@ -15,6 +15,7 @@ from functools import partial
 import numpy as np
 
 from treecdf._common.steps import Steps
+from treecdf._common.telling import part
 from treecdf._common.typing import Array
 from treecdf._kernels.tails import T5
 from treecdf.bases.components import Learnt, choose_tail, make_loss
@@ -28,6 +29,7 @@ from treecdf.bases.nearness import N_FEATURES, Nearby, Nearness
 from treecdf.bases.reach import relevance_of
 from treecdf.bases.straightening import OnNewScale
 
+_SHARE_OF_MEAN = 0.6  # of the time that a stack takes, roughly, for the line of progress
 _START_OF_SCALE = 0.7  # times the error of a component: where boosting of its log scale begins
 _START_OF_STACK = 1.5  # logit of the stack's weight where boosting begins, 0 for the others: it is the best guess
 _START_OF_NEAREST = 0.1  # quantile of the errors of the nearest row: where boosting of its log scale begins
@@ -53,12 +55,14 @@ class Stack:
         self, rows: TrainingRows, step: float, floor: float, rng: np.random.Generator, steps: Steps
     ) -> Learnt:
         """The components around the learners' predictions, and around the nearest row if that helps."""
-        mean, location = Mean.cross_fit(self.learners, rows, step, rng, steps)
+        with part("", 0.0, _SHARE_OF_MEAN):
+            mean, location = Mean.cross_fit(self.learners, rows, step, rng, steps)
         look = replace(self.scales, rate=_RATE_OF_LOOK, max_rounds=_ROUNDS_OF_LOOK, patience=_PATIENCE_OF_LOOK)
         boosting = _Boosting(location, None, rows, floor, rng, steps)
         plain, near = LinearScale.constant(rows.x.shape[1]), None
         relative = np.zeros(len(rows.y))
-        first = boosting.run(look, boosting.start(), relative, T5)
+        with part("tails of the components", _SHARE_OF_MEAN, _SHARE_OF_MEAN + 0.1):
+            first = boosting.run(look, boosting.start(), relative, T5)
         without = first
         for metric in _metrics(mean, rows) if self.n_remembered else ():
             found, nearby = Nearness.cross_fit(rows, metric, self.n_remembered)
@@ -70,10 +74,12 @@ class Stack:
         start = boosting.start()
         trend, linear = LinearScale.cross_fit(rows, rows.y - location[:, 0])
         if trend.has_slopes:
-            second = boosting.run(look, start, linear, T5)
+            with part("slopes of the log scale", _SHARE_OF_MEAN + 0.1, _SHARE_OF_MEAN + 0.2):
+                second = boosting.run(look, start, linear, T5)
             if second.loss < first.loss - _WORTH_SLOPES / rows.weight.sum():
                 first, relative, plain = second, linear, trend
-        best = boosting.run(self.scales, first.moved(start), relative, first.tail)
+        with part("scales and weights of the components", _SHARE_OF_MEAN + 0.2, 1.0):
+            best = boosting.run(self.scales, first.moved(start), relative, first.tail)
         scores = best.scores.moved(best.shift, len(start) // 2)
         return Learnt(Stacked(mean, plain, scores, near), best.left_out, best.tail)
 

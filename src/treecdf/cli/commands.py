@@ -44,7 +44,7 @@ def fit(args: argparse.Namespace) -> None:
     )
     table = read_file(table_of(args), _columns_to_learn(args))
     known = known_outcomes(table, args.outcome, args.out)
-    roles = [*args.outcome, *(name for name in (args.weight, args.groups) if name)]
+    roles = [*args.outcome, *(name for name in (args.weight, args.groups, args.exposure) if name)]
     x = table.drop(columns=roles)
     # A row without an outcome stays in its place without a weight, so that all rows have the numbers of the file.
     table[~known] = table[known].iloc[[0] * int((~known).sum())].to_numpy()
@@ -56,6 +56,7 @@ def fit(args: argparse.Namespace) -> None:
         y[args.outcome[0]] if len(args.outcome) == 1 else y,
         sample_weight=np.where(known, weight, 0.0),
         groups=table[args.groups].to_numpy() if args.groups else None,
+        exposure=table[args.exposure].to_numpy(dtype=np.float64) if args.exposure else None,
     )
     seconds = time.perf_counter() - start
     model.save(args.out)
@@ -90,13 +91,15 @@ def _columns_to_learn(args: argparse.Namespace) -> Choose:
     """How `fit` reads the columns of a table."""
 
     def choose(names: Sequence[str]) -> dict[str, Kind]:
-        weights, groups = ([name] if name else [] for name in (args.weight, args.groups))
-        check_columns(names, [*args.outcome, *args.drop, *args.categorical, *weights, *groups])
+        given = args.weight, args.groups, args.exposure
+        weights, groups, exposures = ([name] if name else [] for name in given)
+        check_columns(names, [*args.outcome, *args.drop, *args.categorical, *weights, *groups, *exposures])
         kinds = {name: Kind.ANY for name in names if name not in args.drop}
         _give_roles(kinds, "--categorical", args.categorical, Kind.LEVELS)
         _give_roles(kinds, "--outcome", args.outcome, Kind.NUMBER)
         _give_roles(kinds, "--weight", weights, Kind.WEIGHT)
         _give_roles(kinds, "--groups", groups, Kind.TEXT)
+        _give_roles(kinds, "--exposure", exposures, Kind.WEIGHT)
         if not any(kind in (Kind.ANY, Kind.LEVELS) for kind in kinds.values()):
             raise ValueError("no column is left to predict the outcome from")
         return kinds

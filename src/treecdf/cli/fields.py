@@ -25,6 +25,9 @@ MISSING = (
 _NUMBER = r"[+-]?(?:(?:0|[1-9][0-9]*)(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
 # The same with a comma before its decimals.
 _WITH_COMMA = r"^([+-]?(?:0|[1-9][0-9]*)?),([0-9]+(?:[eE][+-]?[0-9]+)?)$"
+# A number in a dress: thousands set apart, a sign of percent or of a currency, a comma before its decimals.
+_DRESSED = r"^[+-]?[$€£¥]? ?[+-]?[0-9]{1,3}(?:[,' ]?[0-9]{3})*(?:[.,][0-9]+)? ?[%$€£¥]?$"
+_DRESS = r"[,' %$€£¥]"
 # Infinity in words: no number that can be used, but no name of a category either.
 _INFINITY = r"[+-]?(?:[iI]nf|INF)(?:inity|INITY)?"
 # A whole number, which keeps all of its digits.
@@ -149,6 +152,16 @@ def _tell_if_almost_numbers(
         print(
             f"treecdf: column {quoted(place.name)} is read as a category: {n_known - n_numbers} of {n_known} values "
             f"are no plain numbers, the first on line {place.line(row)}: {quoted(text[row].as_py())}",
+            file=sys.stderr,
+        )
+        return
+    dressed = pc.and_(pc.match_substring_regex(text, _DRESSED), pc.match_substring_regex(text, _DRESS))
+    if pc.any(dressed).as_py() and _all(pc.or_(missing, pc.or_(number, dressed))):
+        row = int(pc.index(dressed, True).as_py())
+        print(
+            f"treecdf: column {quoted(place.name)} is read as a category, but its values look like numbers in another "
+            f"dress, the first on line {place.line(row)}: {quoted(text[row].as_py())}; write 1234.5 for 1,234.5 or "
+            "$1234.5",
             file=sys.stderr,
         )
 

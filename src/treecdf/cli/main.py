@@ -193,6 +193,7 @@ def _add_fit(commands: Commands) -> None:
         help="numbers that are names of a category's levels",
     )
     fit.add_argument("--weight", metavar="COLUMN", help="how many rows each row counts for")
+    _add_exposure(fit)
     fit.add_argument(
         "--groups", metavar="COLUMN", help="which rows belong together, such as those of one person; no covariate"
     )
@@ -308,8 +309,16 @@ def _question(commands: Commands, name: str, text: str, needs_table: bool = True
             metavar="COLUMN",
             help="columns to carry over into the result, beside the number of the row in the file, counted from 0",
         )
+        _add_exposure(parser)
     parser.set_defaults(run=_command(name))
     return parser
+
+
+def _add_exposure(parser: argparse.ArgumentParser) -> None:
+    """Give a parser the option --exposure."""
+    parser.add_argument(
+        "--exposure", metavar="COLUMN", help="time at risk, area or the like that the outcome grows with; no covariate"
+    )
 
 
 def _add_table(parser: argparse.ArgumentParser, needs_table: bool = True) -> None:

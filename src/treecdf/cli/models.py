@@ -44,7 +44,10 @@ class Asked:
     def __init__(self, model: TreeFlowRegressor, args: argparse.Namespace, with_outcomes: bool = False) -> None:
         self._model, self._given = model, table_of(args)
         self.ids: list[str] = list(getattr(args, "id", []))
-        frame = read_file(self._given, columns_to_ask(model, with_outcomes))
+        self._exposure: str | None = getattr(args, "exposure", None)
+        if hasattr(model, "exposure_") != (self._exposure is not None):
+            raise ValueError(_about_exposure(model, args.command))
+        frame = read_file(self._given, columns_to_ask(model, with_outcomes, self._exposure))
         self.frame = frame[known_outcomes(frame, model.outcome_names_, args.out)] if with_outcomes else frame
 
     def __len__(self) -> int:
@@ -54,6 +57,11 @@ class Asked:
     def covariates(self) -> DataFrame:
         """The model's covariates."""
         return self.frame[list(self._model.feature_names_in_)]
+
+    @property
+    def exposure(self) -> Array | None:
+        """Exposures (n,) of the rows, None if the model knows none."""
+        return None if self._exposure is None else self.frame[self._exposure].to_numpy(dtype=np.float64)
 
     @property
     def outcomes(self) -> Array:
@@ -78,8 +86,17 @@ class Asked:
         return labels | dict(answers)
 
 
-def columns_to_ask(model: TreeFlowRegressor, with_outcomes: bool = False) -> Choose:
-    """How the model's covariates are read, and its outcomes if they are needed; other columns are not."""
+def _about_exposure(model: TreeFlowRegressor, command: str) -> str:
+    """What is wrong with the exposure that is given, or is not."""
+    if not hasattr(model, "exposure_"):
+        return "the model was fitted without an exposure: leave --exposure out"
+    if command == "plot":
+        return "of a model with exposures only --kind importance and history are drawn"
+    return "the model was fitted with an exposure: name its column by --exposure COLUMN"
+
+
+def columns_to_ask(model: TreeFlowRegressor, with_outcomes: bool = False, exposure: str | None = None) -> Choose:
+    """How the model's covariates are read, its outcomes if they are needed, and exposures; other columns are not."""
     if not hasattr(model, "feature_names_in_"):
         raise ValueError("the model was fitted on an array: the command line needs one that knows its columns by name")
     kinds = {}
@@ -90,6 +107,8 @@ def columns_to_ask(model: TreeFlowRegressor, with_outcomes: bool = False) -> Cho
             kinds[str(name)] = Kind.DATE if isinstance(part, Date) else Kind.NUMBER
     if with_outcomes:
         kinds |= dict.fromkeys(model.outcome_names_, Kind.NUMBER)
+    if exposure is not None:
+        kinds[exposure] = Kind.WEIGHT
 
     def choose(names: Sequence[str]) -> dict[str, Kind]:
         check_columns(names, list(kinds))

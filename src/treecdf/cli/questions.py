@@ -28,7 +28,7 @@ def score(args: argparse.Namespace) -> None:
         check_output(args.out, [args.model, args.table], TABLES)
     model = read_model(args.model)
     asked = Asked(model, args, with_outcomes=True)
-    distribution = model.predict_distribution(asked.covariates)
+    distribution = model.predict_distribution(asked.covariates, asked.exposure)
     values = asked.outcomes
     log_prob = distribution.logpdf(values)
     lowest = int(log_prob.argmin())
@@ -54,7 +54,7 @@ def predict(args: argparse.Namespace) -> None:
     check_output(args.out, [args.model, args.table], TABLES)
     model = read_model(args.model)
     asked = Asked(model, args)
-    distribution = model.predict_distribution(asked.covariates)
+    distribution = model.predict_distribution(asked.covariates, asked.exposure)
     levels = [round((1 - args.interval) / 2, 10), 0.5, round((1 + args.interval) / 2, 10)]
     mean, std = (part.reshape(len(asked), -1) for part in (distribution.mean(), distribution.std()))
     columns: dict[str, Array] = {}
@@ -73,7 +73,7 @@ def quantiles(args: argparse.Namespace) -> None:
     levels = list(dict.fromkeys(args.levels))
     asked = Asked(model, args)
     columns: dict[str, Array] = {}
-    for name, own in _outcomes(model, model.predict_distribution(asked.covariates)):
+    for name, own in _outcomes(model, model.predict_distribution(asked.covariates, asked.exposure)):
         columns |= _quantiles(name, own, levels, columns)
     write_table(args.out, asked.labelled(columns))
     _say(args, f"{len(levels)} quantiles for each of {len(asked)} rows {_written(args)}")
@@ -85,7 +85,7 @@ def sample(args: argparse.Namespace) -> None:
     model = read_model(args.model)
     asked = Asked(model, args)
     check_memory(len(asked), args.n, 2 + model.n_outcomes_ + len(asked.ids))
-    draws = model.sample(asked.covariates, args.n, random_state=args.seed).reshape(len(asked), args.n, -1)
+    draws = model.sample(asked.covariates, args.n, args.seed, asked.exposure).reshape(len(asked), args.n, -1)
     # Outcomes keep their names; the column that counts draws gives way.
     columns = {free_name("draw", [*model.outcome_names_, *asked.ids]): np.tile(np.arange(args.n), len(asked))}
     for j, name in enumerate(model.outcome_names_):

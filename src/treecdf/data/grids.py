@@ -28,6 +28,10 @@ class Cells:
         """The cells of some of the rows."""
         return Cells(self.value[rows], self.lower[rows], self.upper[rows], self.width[rows], self.share[rows])
 
+    def over(self, unit: Array) -> Cells:
+        """The cells of outcomes over a unit (n, 1) of each row."""
+        return Cells(self.value / unit, self.lower / unit, self.upper / unit, self.width / unit, self.share)
+
     def of(self, outcome: int) -> Cells | None:
         """The cells of one outcome; None if it is on no grid."""
         own = slice(None), [outcome]

@@ -61,12 +61,17 @@ def learn_table(
     rng: np.random.Generator,
     merge: bool = True,
     weights_are: str = "counts",
+    last: Array | None = None,
 ) -> tuple[Table, Schema]:
     """The validated table of training rows, and what is learnt of its columns.
 
-    merge: copies become one row. weights_are: "counts" of rows, or "relative", which are divided by their mean.
+    merge: copies become one row. weights_are: "counts" of rows, or "relative", which are divided by their mean. last:
+    numbers (n,) that become the last covariate of the table and are no column of the schema.
     """
     names, columns, orders = learn_columns(X, categorical_features)
+    _warn_of_order(X, y)
+    if last is not None:
+        columns = [*columns, last]
     rows = _align(columns, y, sample_weight, groups)
     with np.errstate(over="ignore"):  # an infinite sum is refused
         check_sum_of_weights(float(rows.weight.sum()))
@@ -76,8 +81,25 @@ def learn_table(
         check_groups(rows.unit)
     if merge:
         rows = rows.merged()
-    covariates, x = Covariates.cross_fit(rows.columns, rows.y, rows.weight, rows.unit, rng, orders)
+    of_schema = rows.columns if last is None else rows.columns[:-1]
+    covariates, x = Covariates.cross_fit(of_schema, rows.y, rows.weight, rows.unit, rng, orders)
+    if last is not None:
+        x = np.ascontiguousarray(np.column_stack([x, rows.columns[-1]]))
     return Table(x, rows.y, rows.weight, rows.number, rows.unit), Schema(names, covariates)
+
+
+def _warn_of_order(X: Any, y: Any) -> None:
+    """Warn if X and y have the same row labels in another order: rows are matched by their place."""
+    labels, others = getattr(X, "index", None), getattr(y, "index", None)
+    if not (hasattr(labels, "equals") and hasattr(others, "equals")) or len(labels) != len(others):
+        return
+    if not labels.equals(others) and labels.is_unique and labels.isin(others).all():
+        warnings.warn(
+            "X and y have the same index in another order. Rows are matched by their place, not by the index: pass "
+            "y.loc[X.index] if they belong together by it.",
+            UserWarning,
+            stacklevel=5,
+        )
 
 
 def read_table(
@@ -195,7 +217,8 @@ def read_outcomes(y: ArrayLike, n_outcomes: int | None = None) -> Array:
             y, dtype=np.float64, ensure_2d=False, ensure_all_finite=False, allow_nd=True, input_name="y"
         )
     except (ValueError, OverflowError) as error:
-        raise ValueError(f"y cannot be read as numbers: {error}") from None
+        reason = str(error).split("\n", 1)[0]  # the values themselves may follow, all of them
+        raise ValueError(f"y cannot be read as numbers: {reason}") from None
     if values.ndim == 1:
         values = values[:, None]
     if values.ndim != 2 or not values.shape[1]:

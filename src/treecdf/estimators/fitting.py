@@ -16,6 +16,7 @@ from treecdf._common.random import as_generator
 from treecdf._common.steps import stop_by_interrupt
 from treecdf._common.typing import Bound
 from treecdf._kernels.compiling import announce_compilation, end_announcement
+from treecdf.data.exposure import as_rates, check_exposure, read_exposure
 from treecdf.data.reading import Schema
 from treecdf.data.recording import notes
 from treecdf.data.table import (
@@ -32,9 +33,9 @@ from treecdf.data.table import (
     read_table,
 )
 from treecdf.data.twins import note_on_twins
-from treecdf.estimators.progress import Progress, reporter, say_once
+from treecdf.estimators.progress import Progress, expected_work, reporter, say_once
 from treecdf.estimators.state import schema_state
-from treecdf.flows.results import EndedStage, history_table
+from treecdf.flows.results import EndedStage, history_table, without_reach_of_last
 from treecdf.flows.summary import note_on_memory, note_on_repeats
 from treecdf.persist.checkpoint import NoCheckpoint
 from treecdf.training.ensemble import Ensemble, fit_ensemble
@@ -42,7 +43,7 @@ from treecdf.training.growing.screening import notes_on_width
 from treecdf.training.importance import importances
 from treecdf.training.jobs import Workers, n_threads
 from treecdf.training.parameters import check_together
-from treecdf.training.plan import make_plan
+from treecdf.training.plan import Plan, make_plan
 from treecdf.training.recording import Recording, learn_recording
 from treecdf.training.settings import FitSettings
 from treecdf.training.sources.pieces import Pieces
@@ -61,18 +62,27 @@ class FittedState:
     ended: tuple[EndedStage, ...]  # because outcomes repeat
 
 
-def fit_table(settings: FitSettings, train: Given, validation: Given | None, checkpoint: NoCheckpoint) -> FittedState:
+def fit_table(
+    settings: FitSettings,
+    train: Given,
+    validation: Given | None,
+    checkpoint: NoCheckpoint,
+    exposure: ArrayLike | None = None,
+) -> FittedState:
     """Fit to a table in memory, with validation rows if there are any."""
     X, y, sample_weight, groups = train
     rng = checkpoint.generator(settings.random_state)
     how = settings.categorical_features, rng
-    table, schema = learn_table(X, y, sample_weight, groups, *how, weights_are=settings.weights_are)
+    last = None if exposure is None else np.log(read_exposure(exposure, len(read_outcomes(y))))
+    table, schema = learn_table(X, y, sample_weight, groups, *how, weights_are=settings.weights_are, last=last)
     check_size(table)
     check_counts(table, settings.min_samples_node)
     names = outcome_names(y, table.y.shape[1])
     bounds = read_bounds(settings.bounds, len(names))
     check_bounds(table, bounds, "y")
     check_together(settings, bounds)
+    if exposure is not None:
+        check_exposure(bounds, validation is not None)
     held_out = _read_validation(settings, schema, bounds, validation)
     checkpoint.begin(settings.shaping(), table, held_out)
     recording, table, held_out = learn_recording(settings, table, held_out, bounds, rng)
@@ -80,13 +90,19 @@ def fit_table(settings: FitSettings, train: Given, validation: Given | None, che
         say_once(recording.said)
     if recording.is_discrete:  # the flow is never asked
         settings = replace(settings, base="box", structure="joint", stages=None, rotations=None, max_trees=0)
+    if exposure is not None:
+        table = as_rates(table)
     plan = make_plan(settings, len(table), table.x.shape[1], bounds, has_repeats(table.y))
     recipes = [recipe for recipe in (plan.conditional, *plan.joint.values()) if recipe is not None]
     told = notes_on_width(recipes, table.x.shape[1]) + (note_on_twins(table.x) if groups is None else ())
     recording = replace(recording, notes=recording.notes + told)
-    with _workers(settings, checkpoint) as workers:
+    with _workers(settings, checkpoint, plan) as workers:
         ensemble = fit_ensemble(plan, table, held_out, rng, workers)
-    return _state(settings, ensemble, table, rng, {**schema_state(schema), **_recorded(names, recording)})
+    attributes = {**schema_state(schema), **_recorded(names, recording)}
+    if exposure is not None:
+        ensemble = replace(ensemble, families=tuple(map(without_reach_of_last, ensemble.families)))
+        attributes["exposure_"] = True
+    return _state(settings, ensemble, table, rng, attributes)
 
 
 def fit_table_in_pieces(settings: FitSettings, pieces: Pieces) -> FittedState:
@@ -158,8 +174,8 @@ def _read_validation(
 
 
 @contextlib.contextmanager
-def _workers(settings: FitSettings, checkpoint: NoCheckpoint) -> Iterator[Workers]:
-    """What runs the training jobs of a fit, with progress on a terminal and what Ctrl-C does."""
+def _workers(settings: FitSettings, checkpoint: NoCheckpoint, plan: Plan | None = None) -> Iterator[Workers]:
+    """What runs the training jobs of a plan, with progress on a terminal and what Ctrl-C does."""
     announce_compilation(rewrite=not settings.verbose)
     with (
         contextlib.ExitStack() as ending,
@@ -168,4 +184,6 @@ def _workers(settings: FitSettings, checkpoint: NoCheckpoint) -> Iterator[Worker
         checkpoint,
     ):
         ending.callback(end_announcement)
-        yield Workers(settings.n_jobs, reporter(progress), partial(checkpoint.steps, stop))
+        work = None if plan is None else expected_work(plan)
+        yield Workers(settings.n_jobs, reporter(progress, work), partial(checkpoint.steps, stop))
+        progress.finish()

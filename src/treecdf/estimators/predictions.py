@@ -13,12 +13,14 @@ from treecdf._common.typing import Array
 from treecdf._common.validation import check_setting
 from treecdf.bases.atoms import Atoms
 from treecdf.data.columns import Covariates
+from treecdf.data.exposure import read_exposure
 from treecdf.data.recording import AnyGrid
 from treecdf.data.table import is_dask, read_covariates, read_outcomes, read_weights
 from treecdf.estimators.state import schema_of
 from treecdf.flows.arguments import interval_levels
 from treecdf.flows.continuous import FlowDistribution
 from treecdf.flows.distribution import ConditionalDistribution
+from treecdf.flows.exposed import ExposedDistribution
 from treecdf.flows.mixture import Mixture
 from treecdf.flows.recorded import as_recorded
 from treecdf.flows.results import Family
@@ -41,6 +43,7 @@ class Predictions:
     atoms_: Atoms | None
     grid_: AnyGrid | None
     notes_: tuple[str, ...]
+    exposure_: bool  # only there, and True, if the model was fitted with exposures
     mixture_: Mixture
     families_: tuple[Family, ...]
     family_weights_: Array
@@ -52,15 +55,19 @@ class Predictions:
     def predict_distribution(self, X: DaskCollection) -> LazyDistribution: ...
 
     @overload
-    def predict_distribution(self, X: ArrayLike) -> ConditionalDistribution: ...
+    def predict_distribution(self, X: ArrayLike, exposure: ArrayLike | None = None) -> ConditionalDistribution: ...
 
-    def predict_distribution(self, X: Any) -> ConditionalDistribution | LazyDistribution:
+    def predict_distribution(
+        self, X: Any, exposure: ArrayLike | None = None
+    ) -> ConditionalDistribution | LazyDistribution:
         """The conditional distributions p(y | x) at rows of covariates.
 
         Parameters
         ----------
         X : array or frame of shape (n, q), or Dask collection
             Covariates; columns of frames are known by their names.
+        exposure : number or array of shape (n,), default None
+            Of a model that was fitted with exposures, and only of one: those of the rows.
 
         Returns
         -------
@@ -77,15 +84,29 @@ class Predictions:
         (3, 3)
         """
         check_is_fitted(self, "mixture_")
+        self._check_exposure(exposure)
         if is_dask(X):
             from treecdf.estimators.lazy import LazyDistribution
 
             return LazyDistribution(self, X)
         x = read_covariates(schema_of(self), X)
-        latent = FlowDistribution(self.mixture_, x, n_threads(self.n_jobs), self.outcome_names_)
+        if exposure is None:
+            latent = FlowDistribution(self.mixture_, x, n_threads(self.n_jobs), self.outcome_names_)
+        else:
+            exposures = read_exposure(exposure, len(x))
+            x = np.ascontiguousarray(np.column_stack([x, np.log(exposures)]))
+            rate = FlowDistribution(self.mixture_, x, n_threads(self.n_jobs), self.outcome_names_)
+            latent = ExposedDistribution(rate, exposures)
         return as_recorded(latent, x, self.atoms_, self.grid_)
 
-    def log_prob(self, X: ArrayLike, y: ArrayLike) -> Array:
+    def _check_exposure(self, exposure: ArrayLike | None) -> None:
+        """Complain unless exposures are given to a model that was fitted with them, and to no other."""
+        if hasattr(self, "exposure_") and exposure is None:
+            raise ValueError("The model was fitted with exposure: pass exposure=, one for all rows or one for each.")
+        if exposure is not None and not hasattr(self, "exposure_"):
+            raise ValueError("The model was fitted without exposure: pass exposure to fit, or leave it out here.")
+
+    def log_prob(self, X: ArrayLike, y: ArrayLike, exposure: ArrayLike | None = None) -> Array:
         """Exact log density of outcomes, in their own unit.
 
         Parameters
@@ -94,13 +115,15 @@ class Predictions:
             Covariates.
         y : array, series or frame of shape (n,) or (n, d)
             One outcome, or one row of outcomes, for each row of X.
+        exposure : number or array of shape (n,), default None
+            As in `predict_distribution`.
 
         Returns
         -------
         array of shape (n,)
             At an atom its log probability; on a grid the log of the cell's probability over its volume.
         """
-        distribution = self.predict_distribution(X)
+        distribution = self.predict_distribution(X, exposure)
         if is_dask(X):
             return distribution.logpdf(y)
         values = read_outcomes(y, self.n_outcomes_)
@@ -108,7 +131,9 @@ class Predictions:
             raise ValueError(f"X has {len(distribution)} rows and y has {len(values)}: they must have the same number.")
         return distribution.logpdf(values[:, 0] if self.n_outcomes_ == 1 else values)
 
-    def sample(self, X: ArrayLike, n_samples: int = 100, random_state: Seed = None) -> Array:
+    def sample(
+        self, X: ArrayLike, n_samples: int = 100, random_state: Seed = None, exposure: ArrayLike | None = None
+    ) -> Array:
         """Draws of the outcomes.
 
         Parameters
@@ -119,15 +144,17 @@ class Predictions:
             Draws at each row.
         random_state : int, Generator, RandomState or None, default None
             Seed of the draws.
+        exposure : number or array of shape (n,), default None
+            As in `predict_distribution`.
 
         Returns
         -------
         array of shape (n, n_samples), of several outcomes (n, n_samples, d)
             The draws.
         """
-        return self.predict_distribution(X).sample(n_samples, random_state)
+        return self.predict_distribution(X, exposure).sample(n_samples, random_state)
 
-    def predict(self, X: ArrayLike, quantiles: ArrayLike | None = None) -> Array:
+    def predict(self, X: ArrayLike, quantiles: ArrayLike | None = None, exposure: ArrayLike | None = None) -> Array:
         """Conditional means of the outcomes, or quantiles; a pipeline hands `quantiles` on to its last step.
 
         Parameters
@@ -136,6 +163,8 @@ class Predictions:
             Covariates.
         quantiles : number or array of shape (m,), default None
             Levels between 0 and 1 of the quantiles to give. None: means.
+        exposure : number or array of shape (n,), default None
+            As in `predict_distribution`.
 
         Returns
         -------
@@ -153,14 +182,14 @@ class Predictions:
         >>> pipe.fit(x, x[:, 0] ** 2).predict(x[:4], quantiles=[0.1, 0.5, 0.9]).shape
         (4, 3)
         """
-        distribution = self.predict_distribution(X)
+        distribution = self.predict_distribution(X, exposure)
         if quantiles is None:
             return distribution.mean()
         if self.n_outcomes_ == 1:
             return distribution.icdf(quantiles)
         return np.stack([distribution.marginal(j).icdf(quantiles) for j in range(self.n_outcomes_)], axis=-1)
 
-    def predict_interval(self, X: ArrayLike, level: float = 0.9) -> Array:
+    def predict_interval(self, X: ArrayLike, level: float = 0.9, exposure: ArrayLike | None = None) -> Array:
         """Ends of the central intervals, in one array; see `interval` of the distribution for several levels.
 
         Parameters
@@ -169,6 +198,8 @@ class Predictions:
             Covariates.
         level : float, default 0.9
             Probability inside, between 0 and 1.
+        exposure : number or array of shape (n,), default None
+            As in `predict_distribution`.
 
         Returns
         -------
@@ -177,7 +208,7 @@ class Predictions:
         """
         ends = interval_levels(level)
         check_setting("level", level, ends.ndim == 1, "one number between 0 and 1")
-        return self.predict(X, quantiles=ends)
+        return self.predict(X, quantiles=ends, exposure=exposure)
 
     def novelty(self, X: ArrayLike) -> Array:
         """How unusual rows are, seen from the training rows.
@@ -206,12 +237,21 @@ class Predictions:
         [0.0, 2.0]
         """
         check_is_fitted(self, "mixture_")
-        novelty = self.mixture_.novelty(read_covariates(schema_of(self), X))
+        x = read_covariates(schema_of(self), X)
+        if hasattr(self, "exposure_"):  # no exposure is unusual
+            x = np.ascontiguousarray(np.column_stack([x, np.zeros(len(x))]))
+        novelty = self.mixture_.novelty(x)
         if novelty is None:
             raise ValueError("novelty needs a conditional base; flows on a box or a Student t keep no training rows.")
         return novelty
 
-    def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+    def score(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        exposure: ArrayLike | None = None,
+    ) -> float:
         """Mean log density, so that model selection maximises the likelihood.
 
         Parameters
@@ -222,13 +262,15 @@ class Predictions:
             Outcomes.
         sample_weight : array of shape (n,), default None
             Weights of the rows. None: all 1.
+        exposure : number or array of shape (n,), default None
+            As in `predict_distribution`.
 
         Returns
         -------
         float
             The weighted mean of `log_prob`.
         """
-        log_prob = np.asarray(self.log_prob(X, y))
+        log_prob = np.asarray(self.log_prob(X, y, exposure))
         weight = read_weights(sample_weight, len(log_prob))
         counted = weight > 0  # an impossible outcome of no weight must not count either
         relative = weight[counted] / weight.max()  # sums of very large weights overflow

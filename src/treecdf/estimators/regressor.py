@@ -39,6 +39,7 @@ _FITTED = (
     "atoms_",
     "grid_",
     "notes_",
+    "exposure_",
     "mixture_",
     "families_",
     "family_weights_",
@@ -267,6 +268,7 @@ class TreeFlowRegressor(Predictions, RegressorMixin, BaseEstimator):
         y_val: ArrayLike | None = None,
         sample_weight_val: ArrayLike | None = None,
         groups: ArrayLike | None = None,
+        exposure: ArrayLike | None = None,
     ) -> Self:
         """Learn p(y | x). A fit that fails or is interrupted leaves the estimator as it was.
 
@@ -283,6 +285,8 @@ class TreeFlowRegressor(Predictions, RegressorMixin, BaseEstimator):
         groups : array of shape (n,), default None
             Which rows belong together, such as those of one person or place: they are left out together wherever
             left-out rows decide. Copies of a row are, without being asked.
+        exposure : array of shape (n,), default None
+            Time at risk, area or the like that outcomes grow with; predictions then need one too. See docs/tables.md.
 
         Returns
         -------
@@ -291,6 +295,8 @@ class TreeFlowRegressor(Predictions, RegressorMixin, BaseEstimator):
         """
         settings = read_settings(self.get_params(deep=False))
         if is_dask(X):
+            if exposure is not None:
+                raise ValueError("exposure is for arrays and frames, not for Dask collections.")
             if X_val is not None or y_val is not None or sample_weight_val is not None:
                 given = "X_val, y_val and sample_weight_val"
                 raise ValueError(f"{given} are for arrays and frames; of Dask collections rows are set aside.")
@@ -305,7 +311,7 @@ class TreeFlowRegressor(Predictions, RegressorMixin, BaseEstimator):
             raise ValueError("Expected X_val and y_val together; got only one of them.")
         elif sample_weight_val is not None:
             raise ValueError("Expected X_val and y_val with sample_weight_val; got only the weights.")
-        fitted = fit_table(settings, (X, y, sample_weight, groups), validation, checkpoint)
+        fitted = fit_table(settings, (X, y, sample_weight, groups), validation, checkpoint, exposure)
         self._take(fitted)
         if not fitted.missing:
             checkpoint.remove()

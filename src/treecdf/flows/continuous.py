@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from treecdf._common.typing import Array
+from treecdf._common.typing import Array, Ints
+from treecdf.bases.conditional import Conditional
 from treecdf.data.recording import Grid
 from treecdf.flows.arguments import Rows, read_rows
 from treecdf.flows.cells import log_mean_density
@@ -74,6 +75,18 @@ class FlowDistribution(ConditionalDistribution):
     def weights(self) -> Array:
         """Weights (n, members) of the flows at each row."""
         return np.exp(self._mixture.log_weights_at(self._x))
+
+    def support(self) -> tuple[Ints, int] | None:
+        """How many (n,) remembered training rows are like each row, and how many are remembered; None if none are.
+
+        Like is what is nearer, in the covariates that matter, than a quarter of how far the training rows extend from
+        their middle. Conditional bases remember 500 rows at most.
+        """
+        for flow in self._mixture.tree_flows():
+            if isinstance(flow.base, Conditional):
+                reach = flow.base.reach
+                return reach.n_like(flow.standardize(self._x)), len(reach.points)
+        return None
 
     def log_mean_density(self, center: Array, grid: Grid) -> Array:
         """Log of the mean density (n, m) of several outcomes in the cells of a grid about `center` (n, m, d)."""

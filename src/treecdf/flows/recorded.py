@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from treecdf._common.typing import Array
+from treecdf._common.typing import Array, Ints
 from treecdf.bases.atoms import Atoms
 from treecdf.data.recording import AnyGrid, Grid
 from treecdf.flows.arguments import Rows, read_rows
@@ -91,6 +91,10 @@ class RecordedDistribution(ConditionalDistribution):
     def weights(self) -> Array:
         """Weights (n, members) of the flows at each row; a marginal has one of 1."""
         return self._latent.weights if isinstance(self._latent, FlowDistribution) else np.ones((len(self), 1))
+
+    def support(self) -> tuple[Ints, int] | None:
+        """How many training rows are like each row, of how many; see `FlowDistribution.support`."""
+        return self._latent.support() if isinstance(self._latent, FlowDistribution) else None
 
     @property
     def atoms(self) -> Array:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from treecdf._common.typing import Array
+from treecdf.bases.conditional import Conditional
 from treecdf.flows.flow import TreeFlow
 from treecdf.flows.mixture import Flow
 from treecdf.flows.regions import Regions
@@ -68,6 +69,19 @@ class Fitted:
     history: History
     left_out: Array | None = None  # (n,): log densities of rows that the flows were not trained on
     is_whole: bool = True  # False if it was interrupted before it had all its trees
+
+
+def without_reach_of_last(family: Family) -> Family:
+    """The family, to whose bases any value of the last covariate is among those of the training rows."""
+    new: dict[int, Conditional] = {}  # flows share bases, and go on sharing them
+    members: list[Flow] = []
+    for flow in family.members:
+        base = flow.base if isinstance(flow, TreeFlow) else None
+        if isinstance(flow, TreeFlow) and isinstance(base, Conditional):
+            own = new.setdefault(id(base), replace(base, reach=base.reach.without_last()))
+            flow = replace(flow, base=own)
+        members.append(flow)
+    return replace(family, members=tuple(members))
 
 
 def history_table(histories: Sequence[History]) -> dict[str, NDArray[Any]]:

@@ -35,6 +35,9 @@ _REGIONS = (0.5, 0.9)  # probabilities of the regions of highest density that ge
 class ConditionalDensityDisplay:
     """One outcome: curves of p(y | x) at a few rows, or bars for grades and counts. Two: a map of p(y | x) at one row.
 
+    Each row says how many training rows are like it, of those that the model remembers (500 at most): a curve that few
+    rows support is a guess from rows further off. Models without a conditional base remember none.
+
     Attributes
     ----------
     y_grid : tuple of arrays
@@ -88,7 +91,7 @@ class ConditionalDensityDisplay:
         points = None if y is None else read_outcomes(y, d)
         if d == 2 and outcome is None:
             grid, density = _joint(distribution, n_grid or 150)
-            return cls(grid, density, _labels(labels, 1), names, points).plot(ax)
+            return cls(grid, density, _with_support(_labels(labels, 1), distribution), names, points).plot(ax)
         if d > 2 and outcome is None:
             raise ValueError(f"The model has {d} outcomes and a joint density is drawn of two: pass outcome=0, ....")
         if len(distribution) > _MOST_ROWS:
@@ -97,12 +100,12 @@ class ConditionalDensityDisplay:
         if points is not None and len(points) != len(distribution):
             raise ValueError(f"X has {len(distribution)} rows and y has {len(points)}: they must have the same number.")
         shown = None if points is None else points[:, j]
-        own = _labels(labels, len(distribution)), names[j : j + 1], shown
+        told = _with_support(_labels(labels, len(distribution)), distribution)
         bars = _bars(distribution) if d == 1 else None
         if bars is not None:
-            return cls(*bars, *own, is_discrete=True).plot(ax)
+            return cls(*bars, told, names[j : j + 1], shown, is_discrete=True).plot(ax)
         grid, density = _curves(distribution, n_grid or 400) if d == 1 else _curves_of_draws(distribution.marginal(j))
-        return cls(grid, density, *own).plot(ax)
+        return cls(grid, density, told, names[j : j + 1], shown).plot(ax)
 
     def plot(self, ax: Axes | None = None) -> Self:
         """Draw on the given axes or on new ones."""
@@ -194,6 +197,17 @@ def _bars(distribution: ConditionalDistribution) -> tuple[tuple[Array, ...], Arr
         return None
     below = distribution.cdf(y - 1e-3 * (np.diff(y).min() if len(y) > 1 else 1.0), grid=True)
     return (y,), distribution.cdf(y, grid=True) - below
+
+
+def _with_support(labels: list[str], distribution: ConditionalDistribution) -> list[str]:
+    """Labels that say how many training rows are like the row, if the model remembers any."""
+    support = getattr(distribution, "support", lambda: None)()
+    if support is None:
+        return labels
+    counts, remembered = support
+    return [
+        f"{label} (like {count} of {remembered} training rows)" for label, count in zip(labels, counts, strict=True)
+    ]
 
 
 def _curves(distribution: ConditionalDistribution, n_grid: int) -> tuple[tuple[Array, ...], Array]:

@@ -11,6 +11,7 @@ from typing import Literal
 
 import numpy as np
 
+from treecdf._common.telling import part, share_done
 from treecdf._common.typing import Array, Ints
 from treecdf.bases.box import Support
 from treecdf.bases.components import ComponentLearner
@@ -34,6 +35,9 @@ from treecdf.training.sources.rows import Rows, Source, map_tables
 # A row this much denser than the uniform (per outcome) is an atom at the resolution of float64. Every stage has its
 # share of the room up to there: outcomes that come again and again would otherwise use it up in the first.
 _LARGEST_LOG_DENSITY = 30.0
+# For the line of progress: share of the time that a conditional base takes, and trees after which a stage is half done.
+_SHARE_OF_BASE = 0.7
+_TREES_AT_HALF = 20
 
 
 @dataclass(frozen=True)
@@ -105,8 +109,9 @@ def fit_conditional_flows(
     standardize = Standardizer.fit(table.x, table.weight)
     z = standardize(table.x)
     training_rows = rows_to_learn(table, z, fold, recipe.remember_rows)
-    context.report(News.of_beginning("learning the base, left-out folds in turn"))
-    base, parameters = Conditional.cross_fit(learner, training_rows, recipe.bounds[0], rng, context.steps)
+    share_of_base = _SHARE_OF_BASE if recipe.max_trees else 1.0
+    with part("base", 0.0, share_of_base):
+        base, parameters = Conditional.cross_fit(learner, training_rows, recipe.bounds[0], rng, context.steps)
     rows = locate(table, standardize, base, parameters, by_cell=True)
     if validation is not None:
         folds = [FoldRows(rows, locate(validation, standardize, base, by_cell=True))]
@@ -114,7 +119,8 @@ def fit_conditional_flows(
         folds = [FoldRows(rows)]
     else:
         folds = [FoldRows(rows.take(fold != f), rows.take(fold == f)) for f in range(int(fold.max()) + 1)]
-    fitted = _fit_trees(recipe, standardize, base, folds, rng, context)
+    with part("", share_of_base, 1.0):
+        fitted = _fit_trees(recipe, standardize, base, folds, rng, context)
     flows = fitted.flows if any(len(stage) for flow in fitted.flows for stage in flow.stages) else fitted.flows[:1]
     log_density = fitted.left_out
     if validation is None and log_density is not None:
@@ -254,7 +260,9 @@ class _Booster:
         history.validation.append(units.validation + units.inside * validation if self.validation else np.nan)
         history.kept.append(True)
         history.too_dense.append(False)
-        self.context.report(News(history, history.validation[-1]))
+        grown = history.stage.count(number)
+        stages_done = (number + grown / (grown + _TREES_AT_HALF)) / len(self.recipe.stages)
+        self.context.report(News(history, history.validation[-1], done=share_done(stages_done)))
 
     def _all_rows(self, what: Literal["keep", "restore"]) -> None:
         """Let all rows remember where they are, or go back there."""

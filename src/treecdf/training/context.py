@@ -14,7 +14,8 @@ from treecdf.flows.results import History
 class News:
     """How far a fit is: the history of a flow so far and its validation score, and which flow of how many it is.
 
-    what: what is being trained, in words. doing: what begins now; the history says nothing then.
+    what: what is being trained, in words. doing: what is being done besides growing trees; the history says nothing
+    then. done: share of the flow's training that is done, roughly. begins: something new. ends: the flow is trained.
     """
 
     history: History
@@ -23,11 +24,14 @@ class News:
     n_flows: int = 1
     what: str = ""
     doing: str = ""
+    done: float = 0.0
+    begins: bool = False
+    ends: bool = False
 
     @staticmethod
-    def of_beginning(doing: str) -> News:
-        """That something begins."""
-        return News(History(), float("nan"), doing=doing)
+    def of_doing(doing: str, done: float = 0.0, begins: bool = True) -> News:
+        """What is being done, and which share of the flow's training is done."""
+        return News(History(), float("nan"), doing=doing, done=done, begins=begins)
 
 
 Report = Callable[[News], None]

@@ -40,6 +40,7 @@ from treecdf.training.plan import Plan
 from treecdf.training.settings import Recipe
 from treecdf.training.sources.rows import Source
 
+ALONE, LINKS = "the family 'flow'", "links of the chains"  # what is being trained, in the line of progress
 _HOPELESS = 0.1  # nats a row behind the best family: not worth training the rest of a family
 _NOT_WORTH_IT = 0.2  # nats a row that a mixture may be behind at a first look, on few rows, to be trained
 _WORTH_A_NETWORK = 0.02  # nats a row that the boosted mixture has to be ahead for networks to be tried
@@ -178,7 +179,7 @@ class _Trainer:
         fold = draw_folds(self.table.unit, plan.n_folds, self.rng)
         links = sorted({(order[k], tuple(sorted(order[:k]))) for order in plan.orders for k in range(len(order))})
         jobs = [self._link_job(plan.conditional, outcome, given, fold) for outcome, given in links]
-        what = "flows on a conditional base" if len(jobs) == 1 else "links of the chains"
+        what = ALONE if len(jobs) == 1 else LINKS
         parts = self.workers.run(jobs, self.rng, what)
         fitted = {link: {"flow": part} for link, part in zip(links, parts, strict=True)}
         for name, learner in plan.mixtures.items():
@@ -205,6 +206,7 @@ class _Trainer:
         """Train bases of another kind for the links where a first look says that they may help; trees do not follow."""
         assert self.plan.conditional is not None
         recipe, jobs = replace(self.plan.conditional, max_trees=0), dict[tuple[int, tuple[int, ...]], Job]()
+        self.workers.look(f"the family {name!r}")
         for link, parts in fitted.items():
             table = _link_table(self.table, *link)
             components = learner(*table.x.shape)

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from threadpoolctl import ThreadpoolController, threadpool_limits
 
 from treecdf._common.random import child
 from treecdf._common.steps import Interrupted, Sizes, Steps, Stop
+from treecdf._common.telling import Listener, listening
 from treecdf.flows.results import Fitted, History
 from treecdf.training.context import News, Report, TrainingContext, silent
 
@@ -55,7 +57,7 @@ class Workers:
         self._what = what
         if jobs:
             side_by_side = f"{len(jobs)} to train, {min(n_threads(self.n_jobs), len(jobs))} at a time"
-            self._tell(News.of_beginning("training begins" if len(jobs) == 1 else side_by_side))
+            self._tell(News.of_doing("training begins" if len(jobs) == 1 else side_by_side))
         rngs = [child(rng) for _ in jobs]
         steps = [self.steps_of(self._n_jobs_begun + k, job.sizes) for k, job in enumerate(jobs)]
         self._n_jobs_begun += len(jobs)
@@ -73,8 +75,13 @@ class Workers:
     def _begin(self, calls: Sequence[Call], is_single: bool) -> Iterator[Fitted | None]:
         if is_single:
             return iter([run_job(*calls[0], n_threads=n_threads(self.n_jobs), report=self._tell)])
+        # Processes cannot tell how far they are; jobs that follow each other in this one can.
+        is_here = effective_n_jobs(self.n_jobs) == 1
+        reports = [partial(self._tell_of, k, len(calls)) if is_here else silent for k in range(len(calls))]
         with calls[0][2].stop.children_ignore_interrupts():
-            results: Iterable[Fitted | None] = self._parallel()(delayed(run_job)(*call) for call in calls)
+            results: Iterable[Fitted | None] = self._parallel()(
+                delayed(run_job)(*call, report=report) for call, report in zip(calls, reports, strict=True)
+            )
         return iter(results)
 
     def _parallel(self) -> Parallel:
@@ -88,13 +95,21 @@ class Workers:
         if result is not None:
             self.histories.append(result.history)
             self._n_interrupted += not result.is_whole
-            if n_jobs > 1:
-                score = max(result.history.validation, default=np.nan)
-                self._tell(News(result.history, score, number, n_jobs))
+            score = max(result.history.validation, default=np.nan)
+            self._tell(News(result.history, score, number, n_jobs, done=1.0, ends=True))
 
     def _tell(self, news: News) -> None:
         """Report news of what is being trained."""
         self.report(replace(news, what=self._what))
+
+    def _tell_of(self, number: int, n_jobs: int, news: News) -> None:
+        """Report news of one of several jobs."""
+        self._tell(replace(news, flow=number, n_flows=n_jobs))
+
+    def look(self, what: str) -> None:
+        """Say that it is being looked at whether this is worth training."""
+        self._what = what
+        self._tell(News.of_doing("a first look on few rows"))
 
     def all_missing(self) -> tuple[str, ...]:
         """What is not there because the fit was stopped."""
@@ -124,7 +139,8 @@ def run_job(
         if steps.stop():
             return None
         try:
-            fitted = fit(rng, TrainingContext(pool, report, steps))
+            with contextlib.nullcontext() if report is silent else listening(_as_news(report)):
+                fitted = fit(rng, TrainingContext(pool, report, steps))
         except Interrupted:
             steps.write()
             return None
@@ -133,6 +149,15 @@ def run_job(
             raise
         steps.finish(fitted)
     return fitted
+
+
+def _as_news(report: Report) -> Listener:
+    """What hears of parts of a job and reports them."""
+
+    def listen(words: str, done: float, begins: bool) -> None:
+        report(News.of_doing(words, done, begins))
+
+    return listen
 
 
 def n_threads(n_jobs: int | None) -> int:

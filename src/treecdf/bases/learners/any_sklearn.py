@@ -9,6 +9,7 @@ from sklearn.base import clone
 from sklearn.utils.validation import has_fit_parameter
 
 from treecdf._common.protocols import Regressor
+from treecdf._common.telling import each_fold
 from treecdf._common.typing import Array, Ints
 from treecdf.bases.learners.protocol import AlwaysTried
 
@@ -40,7 +41,7 @@ class AnyRegressor(AlwaysTried):
     ) -> tuple[MeanOfFolds, Array]:
         """The folds' models, and out-of-fold predictions (n,); see `Learner.cross_fit`."""
         models, left_out = [], np.empty(len(x))
-        for f in range(int(fold.max()) + 1):
+        for f in each_fold(int(fold.max()) + 1):
             here, others = fold == f, fold != f
             model = clone(self.regressor)
             if model.get_params().get("random_state", 0) is None:

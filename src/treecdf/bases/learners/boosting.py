@@ -12,11 +12,13 @@ from functools import cached_property
 
 import numpy as np
 
+from treecdf._common.telling import tell
 from treecdf._common.typing import Array, Bools, Ints
 from treecdf._kernels.histogram import add_leaves, add_trees, grow
 from treecdf.bases.learners.screening import most_correlated
 from treecdf.data.binning import Bins, Codes
 
+_ROUNDS_AT_HALF = 5.0  # over the rate: after so many rounds about half is done, for the line of progress
 _JUDGED_AFTER = 10  # rounds at a rate of 1 (so 100 at 0.1) after which trees that are far behind give up
 _FAR_BEHIND = 1.5  # trees whose error is this many times another learner's have nothing to add to it
 _CLEARLY_BEATEN = 0.9  # trees have lost if the error of the Gaussian process is at most this share of theirs
@@ -135,6 +137,7 @@ def boost_scores(
     trees: list[Tree] = []
     best, best_round, best_scores = float(weight @ loss(scores[own], everyone)[0]), 0, scores[own]
     for k in range(1, settings.max_rounds + 1):
+        tell(f"round {k} of {n_folds} folds", k / (k + _ROUNDS_AT_HALF / settings.rate))
         for f in range(n_folds):
             trees.append(_grow(loss, codes, columns[f], weight, fold != f, scores[f], settings, rng))
         left_out = scores[own]

@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import lasso_path
 
+from treecdf._common.telling import each_fold
 from treecdf._common.typing import Array, Ints
 from treecdf.bases.learners.polynomial import FittedPolynomial
 from treecdf.bases.learners.protocol import AlwaysTried
@@ -70,7 +71,7 @@ class Lasso(AlwaysTried):
         largest = float(np.abs((share * (y - share @ y)) @ features).max())
         penalties = max(largest, 1e-300) * np.geomspace(1, _SMALLEST_PENALTY, _N_PENALTIES)
         left_out = np.empty((len(_SHARES) * _N_PENALTIES, len(x)))
-        for f in range(int(fold.max()) + 1):
+        for f in each_fold(int(fold.max()) + 1):
             here, others = fold == f, fold != f
             columns, slopes, offsets = self._path(features[others], y[others], weight[others], penalties)
             left_out[:, here] = offsets + slopes @ features[np.ix_(here, columns)].T

@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 from scipy.spatial import KDTree
 
+from treecdf._common.telling import each_fold
 from treecdf._common.typing import Array, Ints
 from treecdf.bases.learners.protocol import AlwaysTried
 
@@ -65,7 +66,7 @@ class Neighbours(AlwaysTried):
         order = rng.permutation(len(x))
         kept = np.sort(order[weight[order] > 0][: self.n_kept])
         left_out = np.zeros(len(x))
-        for f in range(int(fold.max()) + 1):
+        for f in each_fold(int(fold.max()) + 1):
             others, here = kept[fold[kept] != f], fold == f
             if len(others):
                 left_out[here] = FittedNeighbours(x[others], y[others], weight[others], self.k)(x[here])

@@ -11,11 +11,13 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from treecdf._common.telling import tell
 from treecdf._common.typing import Array, Ints
 
 Floats = NDArray[np.float32]
 Layers = list[tuple[Floats, Floats]]  # matrix (folds, inputs, outputs) and bias (folds, 1, outputs) of each layer
 _FAR = 5.0  # standard deviations: covariates beyond are held
+_STEPS_A_TELLING = 20  # after so many steps the line of progress is told again
 _CHUNK_ROWS = 8192  # rows that are predicted together
 _CLEARLY_BEATS = 0.9  # a network is tried if the error of the Gaussian process is below this share of the trees'
 
@@ -124,6 +126,8 @@ class Network:
         queue = [np.empty(0, np.int64)] * n_folds
         n_steps = min(self.max_steps, 1 + self.n_epochs * max(len(own) for own in rows) // self.batch)
         for step in range(n_steps):
+            if step % _STEPS_A_TELLING == 0:
+                tell(f"step {step} of {n_steps}, {n_folds} folds", step / n_steps)
             for f in range(n_folds):
                 if len(queue[f]) < self.batch:
                     queue[f] = np.concatenate([queue[f], rng.permutation(rows[f])])

@@ -8,6 +8,7 @@ from math import comb
 
 import numpy as np
 
+from treecdf._common.telling import each_fold
 from treecdf._common.typing import Array, Ints
 from treecdf.bases.learners.protocol import AlwaysTried
 
@@ -67,7 +68,7 @@ class Polynomial(AlwaysTried):
         scale[scale < 1e-9] = np.inf
         features = (raw - center) / scale
         left_out = np.empty((len(_RIDGES), len(x)))
-        for f in range(int(fold.max()) + 1):
+        for f in each_fold(int(fold.max()) + 1):
             here, others = fold == f, fold != f
             coefficients, own_offset = _ridge_path(features[others], y[others], weight[others])
             left_out[:, here] = own_offset + coefficients @ features[here].T

@@ -11,6 +11,7 @@ from scipy.linalg import cho_factor, cho_solve, solve_triangular
 from scipy.optimize import minimize
 from sklearn.exceptions import ConvergenceWarning
 
+from treecdf._common.telling import tell
 from treecdf._common.typing import Array, Ints
 from treecdf._kernels.processes import add_process
 from treecdf.bases.learners.grouping import means_of_rows
@@ -20,6 +21,7 @@ _ROOT5 = np.sqrt(5.0)
 _START = (np.log(2.0), 0.0, -1.5, -1.0)  # log length scale, signal, noise, slope; also the means of the priors
 _PRECISION = (0.5, 0.1, 0.1, 0.1)  # of the priors of these, in the same order
 _BOUNDS = ((-3.0, 6.0), (-4.0, 4.0), (-7.0, 2.0), (-6.0, 3.0))  # of these, in the same order
+_SHARE_OF_TUNING = 0.6  # of the time of a cross-fit, roughly, for the line of progress
 _NOISE_FACTORS = (0.5, 1.0, 2.0, 4.0)  # of the tuned noise variance; out-of-fold rows decide
 _JITTER = 1e-9  # added to the diagonal of kernels, so that rows at the same place do not make them singular
 _NO_KERNEL = 1e10  # loss where the kernel matrix cannot be decomposed
@@ -121,7 +123,8 @@ def _fit(
     moments = [features[here].T @ (weight[here] * y[here]) for here in parts]
     gram, moment = np.sum(grams, axis=0), np.sum(moments, axis=0)
     best_error, best_noise, best = np.inf, 1.0, np.zeros(len(x))
-    for factor in _NOISE_FACTORS:
+    for k, factor in enumerate(_NOISE_FACTORS):
+        tell(f"noise {k + 1} of {len(_NOISE_FACTORS)}, {len(parts)} folds", _SHARE_OF_TUNING + 0.1 * k)
         noise = float(factor * np.exp(2 * log_params[-2]))
         left_out = np.empty(len(x))
         for here, own_gram, own_moment in zip(parts, grams, moments, strict=True):
@@ -164,7 +167,12 @@ def _tune(x: Array, y: Array, weight: Array, max_iter: int) -> Array:
     squared = [(column[:, None] - column) ** 2 for column in x.T]
     linear = x @ x.T
 
+    steps = 0
+
     def loss(log_params: Array) -> tuple[float, Array]:
+        nonlocal steps
+        steps += 1
+        tell(f"tuning, step {steps}", _SHARE_OF_TUNING * steps / max(max_iter, steps))
         smooth, slope = _matern(x, x, log_params)
         straight = np.exp(2 * log_params[-1]) * linear
         noise = np.exp(2 * log_params[-2]) / weight

@@ -70,6 +70,9 @@ def check_fitted(fitted: Mapping[str, FromFile]) -> None:
     expect(type(d) is int and d >= 1, "a number of outcomes")
     visit = _Visitor()
     n_columns, q = _check_covariates(fitted, visit)
+    if "exposure_" in fitted:
+        expect(fitted["exposure_"] is True and d == 1, "an exposure of one outcome")
+        q += 1
     _check_recording(fitted, q, d, visit)
     visit(mixture, q, Mixture)
     expect(mixture.n_outcomes == d, f"a mixture of {d} outcome(s)")
