@@ -1,5 +1,7 @@
 """A mixture density network as somebody builds it who takes it seriously: five of them, one for each fold."""
 
+from itertools import pairwise
+
 import numpy as np
 from scipy.special import logsumexp
 
@@ -44,7 +46,7 @@ class FoldedMixture(Peer):
         k, d = self.settings["components"], self.d
         sizes = [q, *self.settings["hidden"], k * (1 + d + d * d)]
         layers = []
-        for width, next_width in zip(sizes, sizes[1:], strict=False):
+        for width, next_width in pairwise(sizes):
             for shape in ((width, next_width), (1, next_width)):
                 values = (2 * torch.rand(self.settings["folds"], *shape) - 1) / width**0.5
                 layers.append(values.requires_grad_())

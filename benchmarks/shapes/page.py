@@ -17,9 +17,9 @@ Cells = dict[str, dict[str, list[dict]]]  # good rows by case and method
 METHOD_NOTES = (
     "`mdn` is a mixture density network of five normals stopped early; `mdn_folds` the equal mixture of five such "
     "networks of eight normals, each trained without a fold; `nsf` zuko's neural spline flow; `lightgbmlss_mixture` "
-    "and `lightgbmlss_spline` the mixture of normals and the spline flow of LightGBMLSS; `ngboost_early` NGBoost's normal, "
-    "stopped early; `quantile_forest` has no density and is in the table of CRPS; `paper` is our own flow with the "
-    "paper's settings. An empty cell was not run."
+    "and `lightgbmlss_spline` the mixture of normals and the spline flow of LightGBMLSS; `ngboost_early` NGBoost's "
+    "normal, stopped early; `quantile_forest` has no density and is in the table of CRPS; `paper` is our own flow "
+    "with the paper's settings. An empty cell was not run."
 )
 
 
