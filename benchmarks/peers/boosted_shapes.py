@@ -79,8 +79,10 @@ class LightGBMLSSMixture(LightGBMLSS):
 
     def sample(self, x, n_samples: int, random_state: int):
         """Draws (n, m)."""
-        levels = np.random.default_rng(random_state).random(n_samples)
-        return self.predict_distribution(x).icdf(levels)
+        rng, (weights, means, stds) = np.random.default_rng(random_state), self._parameters(x)
+        ends = np.cumsum(weights, axis=1)[:, None, :-1]
+        chosen = np.sum(rng.random((len(x), n_samples, 1)) >= ends, axis=2)
+        return rng.normal(*(np.take_along_axis(part, chosen, axis=1) for part in (means, stds)))
 
     def predict_distribution(self, x):
         """Mixtures of normals."""
@@ -121,6 +123,11 @@ class LightGBMLSSSpline(LightGBMLSSMixture):
             found = _log_prob(self.flow(x), torch.tensor(self._z(y), dtype=torch.float32))
         return found.numpy().astype(float) + self._z.log_det
 
+    def sample(self, x, n_samples: int, random_state: int):
+        """Draws (n, m)."""
+        noise = np.random.default_rng(random_state).normal(size=(len(x), n_samples))
+        return self._z.back(BoostedSpline(self, x).moved(noise, False))
+
     def predict_distribution(self, x):
         """Increasing maps of standard normals."""
         return BoostedSpline(self, x)
@@ -148,14 +155,14 @@ class BoostedSpline(Quantiles):
 
     def icdf(self, levels):
         """Quantiles (n, m) of levels (m,)."""
-        return self._model._z.back(self._moved(np.broadcast_to(norm.ppf(levels), (len(self._x), len(levels))), False))
+        return self._model._z.back(self.moved(np.broadcast_to(norm.ppf(levels), (len(self._x), len(levels))), False))
 
     def cdf(self, y):
         """P(Y <= y) for y (n,) or (n, m)."""
         z = self._model._z(np.reshape(y, (len(y), -1)))
-        return norm.cdf(self._moved(z, True)).reshape(np.shape(y))
+        return norm.cdf(self.moved(z, True)).reshape(np.shape(y))
 
-    def _moved(self, points, inverse: bool):
+    def moved(self, points, inverse: bool):
         """The points (n, m) under the map of their rows, or its inverse."""
         import torch
 

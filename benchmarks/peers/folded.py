@@ -9,6 +9,7 @@ from benchmarks.distributions import JointDensity, NormalMixture
 from benchmarks.peers.common import Peer, ZScore
 
 LEAST_SCALE = 1e-3  # of z-scored outcomes
+MOST_EPOCHS = 640  # fewer steps than set where there are few rows
 N_STATES = 40  # of the training, among which the rows of the fold choose
 
 
@@ -56,7 +57,9 @@ class FoldedMixture(Peer):
         """Layers of the networks, each in its best state by the likelihood of its fold."""
         import torch
 
-        layers, steps = self._start(rows[0].shape[1]), self.settings["steps"]
+        layers = self._start(rows[0].shape[1])
+        enough = MOST_EPOCHS * len(inside[0]) // self.settings["batch"]
+        steps = max(min(self.settings["steps"], enough), N_STATES)
         optimizer = torch.optim.AdamW(layers, lr=self.settings["lr"], weight_decay=1e-3)
         cycle = torch.optim.lr_scheduler.OneCycleLR(optimizer, self.settings["lr"], total_steps=steps)
         best, kept = np.full(len(inside), np.inf), [layer.detach().clone() for layer in layers]

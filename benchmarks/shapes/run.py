@@ -9,6 +9,7 @@ import numpy as np
 
 from benchmarks.distributions import Empirical
 from benchmarks.honest.measures import crps_of_draws
+from benchmarks.peers.common import Peer
 from benchmarks.rows import Run, Store, latest, run_all
 from benchmarks.scoring import fitted
 from benchmarks.shapes.cases import CASES
@@ -17,7 +18,7 @@ from benchmarks.shapes.truths import Shape
 NAME = "shapes"  # of the file of rows and of the page
 FRESH = 10_000  # rows on which densities are compared
 CRPS_ROWS, CRPS_DRAWS = 2_000, 400  # first of them; the truth's CRPS is known by draws
-REGION_ROWS, REGION_DRAWS = 1_000, 199  # first of them; draws of two outcomes
+REGION_ROWS, REGION_DRAWS = 1_000, 199  # first of them; draws by which the regions of most models are known
 LEVEL = 0.9  # of the highest-density region
 
 Metrics = dict[str, float]
@@ -45,8 +46,7 @@ def measured(model, shape: Shape, x: np.ndarray, y: np.ndarray, rng: Generator) 
         found |= {"crps": own, "crps_ratio": own / crps_of_truth(shape, x[some], y[some], rng)}
     if "gap" in found:
         some = slice(REGION_ROWS)
-        within = in_region if shape.d == 1 else in_joint_region
-        found["hdr_coverage"] = float(np.mean(within(model, x[some], y[some])))
+        found["hdr_coverage"] = float(np.mean(in_region(model, x[some], y[some])))
     return found
 
 
@@ -79,23 +79,17 @@ def crps_of_truth(shape: Shape, x: np.ndarray, y: np.ndarray, rng: Generator) ->
 
 
 def in_region(model, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Which outcomes y (n,) are in the highest-density regions, by `hdr` or by the same cells of a peer's quantiles."""
-    from treecdf.flows.regions_of_density import N_CELLS, densest_cells, levels_of_cells
+    """Which outcomes y (n,) or (n, 2) are in the highest-density regions.
 
-    distribution = model.predict_distribution(x)
-    if hasattr(distribution, "hdr"):
-        regions, _ = distribution.hdr(LEVEL)
-    else:
-        levels = levels_of_cells(N_CELLS)
-        regions = [densest_cells(row, levels, LEVEL)[0] for row in distribution.icdf(levels)]
-    return np.array([any(a <= one <= b for a, b in some) for one, some in zip(y, regions, strict=True)])
-
-
-def in_joint_region(model, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """The same of outcomes (n, 2): their density is higher than that of a share 1 - LEVEL of a row's own draws."""
-    draws = model.sample(x, REGION_DRAWS, random_state=0)
-    n, m, d = draws.shape
-    of_draws = model.log_prob(np.repeat(x, m, axis=0), draws.reshape(n * m, d)).reshape(n, m)
+    Of one outcome our models have `hdr`. Else draws tell: an outcome is inside if its density is higher than that of a
+    share 1 - LEVEL of its row's own draws.
+    """
+    if y.ndim == 1 and not isinstance(model, Peer):
+        regions, _ = model.predict_distribution(x).hdr(LEVEL)
+        return np.array([any(a <= one <= b for a, b in some) for one, some in zip(y, regions, strict=True)])
+    draws = model.sample(x, n_samples=REGION_DRAWS, random_state=0)
+    n, m = draws.shape[:2]
+    of_draws = model.log_prob(np.repeat(x, m, axis=0), draws.reshape(n * m, *draws.shape[2:])).reshape(n, m)
     rank = np.sum(of_draws < model.log_prob(x, y)[:, None], axis=1)
     return rank >= np.round((1 - LEVEL) * (m + 1))
 

@@ -198,7 +198,7 @@ def _ring() -> Shape:
 
     def log_density(x, y):
         radius, angle = laws(x)
-        r = np.hypot(y[:, 0], y[:, 1])
+        r = np.maximum(np.hypot(y[:, 0], y[:, 1]), np.finfo(float).tiny)  # no row is in the middle itself
         return radius.logpdf(r) + angle.logpdf(np.arctan2(y[:, 1], y[:, 0])) - np.log(r)
 
     words = "two outcomes on a ring that widens and turns"
