@@ -29,6 +29,11 @@ from benchmarks.rows import Store, latest, run_all
 from benchmarks.scaling import scaling_runs, score_scaling
 from benchmarks.serve import N_MALFORMED, run_serve
 from benchmarks.serve import SECONDS as SERVE_SECONDS
+from benchmarks.shapes.cases import MANY_ROWS, N_ROWS, shapes_runs
+from benchmarks.shapes.page import shapes_page
+from benchmarks.shapes.picture import draw_shapes
+from benchmarks.shapes.run import run_shapes
+from benchmarks.shapes.truths import SHAPES
 from benchmarks.simulations import SIMULATIONS
 from benchmarks.speed.run import PARTS, run_parts
 from benchmarks.tables import EXPERIMENTS, run_experiment
@@ -114,6 +119,18 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--retry", action="store_true", help="run failed runs again")
     command.add_argument("--again", action="store_true", help="run stored runs again, after a change of the model")
     command.add_argument("--limit", type=float, metavar="SECONDS", help="of one run")
+    command = commands.add_parser("shapes", help="many modes that move, part and cross: gap to the truth, peers beside")
+    command.set_defaults(command=_shapes)
+    command.add_argument("--splits", "--seeds", type=int, metavar="N", help="only the first N seeds")
+    command.add_argument("--methods", type=_list_of(METHODS), metavar="a,b")
+    command.add_argument("--truths", type=_list_of(SHAPES), metavar="a,b")
+    sizes = [str(n) for n in (*N_ROWS, MANY_ROWS)]
+    command.add_argument("--rows", type=_list_of(sizes), metavar="a,b", help=f"of {', '.join(sizes)}")
+    command.add_argument("--jobs", type=int, default=1, metavar="N", help="processes, one thread each")
+    command.add_argument("--retry", action="store_true", help="run failed runs again")
+    command.add_argument("--again", action="store_true", help="run stored runs again, after a change of the model")
+    command.add_argument("--limit", type=float, metavar="SECONDS", help="of one run")
+    command.add_argument("--picture", action="store_true", help="only fit and draw the truths with one covariate")
     command = commands.add_parser("report", help="write docs/results/*.md from the stored rows")
     command.set_defaults(command=_report)
     command.add_argument("names", nargs="?", type=_list_of(PAGES), default=PAGES, metavar="a,b")
@@ -216,6 +233,17 @@ def _honest(options) -> int:
     run_honest(runs, options.jobs, options.retry, options.again, options.limit)
     print("\n".join(honest_page()))
     return _report(argparse.Namespace(names=["honest"]))
+
+
+def _shapes(options) -> int:
+    if options.picture:
+        draw_shapes(RESULTS / "shapes.png", options.truths)
+    else:
+        rows = None if options.rows is None else [int(n) for n in options.rows]
+        runs = shapes_runs(options.splits, options.methods, options.truths, rows)
+        run_shapes(runs, options.jobs, options.retry, options.again, options.limit)
+        print("\n".join(shapes_page()))
+    return _report(argparse.Namespace(names=["shapes"]))
 
 
 def _report(options) -> int:

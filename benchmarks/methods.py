@@ -1,6 +1,6 @@
 """Named settings of our estimator, and the peers: METHODS[name](random_state, d) builds one. All run on one thread."""
 
-from benchmarks.peers import PEERS
+from benchmarks.peers import PEERS, PEERS_OF_SHAPES
 from benchmarks.peers.common import Peer
 
 
@@ -79,6 +79,7 @@ METHODS = {
     "eta01_stacked": lambda random_state, d: _weighed(d, random_state, weights="stacked"),
     "eta01_product": lambda random_state, d: _weighed(d, random_state, weights="likelihood"),
     **PEERS,
+    **PEERS_OF_SHAPES,
 }
 
 

@@ -15,6 +15,7 @@ from benchmarks.microbiome_page import microbiome_page
 from benchmarks.pictures import draw_dots, draw_pits, draw_times
 from benchmarks.rows import Run
 from benchmarks.scaling import scaling_page
+from benchmarks.shapes.page import shapes_page
 from benchmarks.simulations import SIMULATIONS
 from benchmarks.speed.run import figure, latest_parts
 from benchmarks.speed.scaling import draw
@@ -223,6 +224,7 @@ OTHER_PAGES = {
     "big": lambda directory: big_page(),  # this and the next have no picture
     "honest": lambda directory: honest_page(),
     "flights": lambda directory: flights_page(),
+    "shapes": lambda directory: shapes_page(),  # `python -m benchmarks shapes --picture` draws its picture
 }
 PAGES = (*EXPERIMENTS, *OTHER_PAGES)
 

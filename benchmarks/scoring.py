@@ -20,7 +20,7 @@ VALIDATION_FRACTION = 0.1
 def score_table(run: Run) -> dict:
     """Fit one method on one split of a UCI set and score it on the test rows."""
     x_train, y_train, x_test, y_test = prepared(run.dataset, run.split)
-    model, report = _fitted(run, x_train, y_train)
+    model, report = fitted(run, x_train, y_train)
     report["metrics"], seconds = evaluate(model, x_test, y_test, cell(run.dataset, run.split))
     report["seconds"] |= seconds
     return report
@@ -29,7 +29,7 @@ def score_table(run: Run) -> dict:
 def score_simulation(run: Run) -> dict:
     """Fit one method on a simulated set whose rows the split number seeds; the score is the SSE."""
     x, y = SIMULATIONS[run.dataset].sample(N_SIMULATED, np.random.default_rng(run.split))
-    model, report = _fitted(run, x, y)
+    model, report = fitted(run, x, y)
     report["metrics"] = {
         "sse": sse(model.log_prob, run.dataset),
         "sse_exact": sse(model.log_prob, run.dataset, exact=True),
@@ -68,7 +68,7 @@ def _rotated_flows(dataset: str, split: int, seed: int):
     x, y, _, _ = prepared(dataset, split)
     aside = np.random.default_rng(seed).permutation(len(x)) < VALIDATION_FRACTION * len(x)
     validation = {"X_val": x[aside], "y_val": y[aside]}
-    model, report = _fitted(Run(dataset, split, "rotated_eta01", seed), x[~aside], y[~aside], **validation)
+    model, report = fitted(Run(dataset, split, "rotated_eta01", seed), x[~aside], y[~aside], **validation)
     clock = Clock()
     log_prob = [member.forward_and_log_det(y[:, None], x)[1] for member in model.mixture_.members]
     report |= {"n_train": len(x), "seconds": clock.seconds(after=report["seconds"])}
@@ -88,7 +88,8 @@ class Clock:
         return {"fit": before["fit"] + fit, "fit_cpu": before["fit_cpu"] + fit_cpu}
 
 
-def _fitted(run: Run, x: np.ndarray, y: np.ndarray, **validation: np.ndarray):
+def fitted(run: Run, x: np.ndarray, y: np.ndarray, **validation: np.ndarray):
+    """The model of a run, fitted to rows, and the report of it: settings, seconds, memory, rows, version, commit."""
     warm_up(run.method, several=y.ndim == 2)
     model = METHODS[run.method](run.seed, 1 if y.ndim == 1 else y.shape[1])
     reset_peak_memory()

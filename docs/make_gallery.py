@@ -38,7 +38,9 @@ def branches():
     X, y = demo.sample(3000, np.random.default_rng(0))
     model = TreeFlowRegressor(random_state=0).fit(X, y)
     rows, labels = [[-0.8], [0.0], [0.8]], ["x = -0.8", "x = 0", "x = 0.8"]
-    save("density", ConditionalDensityDisplay.from_estimator(model, rows, labels=labels))
+    save("density", ConditionalDensityDisplay.from_estimator(model, rows, labels=labels, hdr=0.9))
+    some = slice(400)
+    save("fan_regions", FanChartDisplay.from_estimator(model, X[some], 0, y=y[some], region="hdr"))
     paper = TreeFlowRegressor.paper(random_state=0).fit(X[:1000], y[:1000])
     save("history", HistoryDisplay.from_estimator(paper))
 

@@ -3,7 +3,9 @@
 A library is imported when its model is fitted, so that a missing one spoils its own runs only.
 """
 
+from benchmarks.peers.boosted_shapes import LightGBMLSSMixture, LightGBMLSSSpline
 from benchmarks.peers.boosting import PGBM, LightGBMLSS, NGBoost
+from benchmarks.peers.folded import FoldedMixture
 from benchmarks.peers.linear import LinearGaussian
 from benchmarks.peers.neural import Flow, MixtureDensity
 from benchmarks.peers.samplers import Engression, QuantileForest, Treeffuser
@@ -21,6 +23,12 @@ PEERS = {
     "nsf": lambda random_state, d: Flow(random_state, d, kind="NSF"),
     "maf": lambda random_state, d: Flow(random_state, d, kind="MAF"),
     "mdn": MixtureDensity,
+}
+# For `python -m benchmarks shapes` alone: they take long, and the published tables are nearly unimodal
+PEERS_OF_SHAPES = {
+    "mdn_folds": FoldedMixture,
+    "lightgbmlss_mixture": LightGBMLSSMixture,
+    "lightgbmlss_spline": LightGBMLSSSpline,
 }
 ONE_OUTCOME = ("lightgbmlss", "lightgbmlss_student", "pgbm", "quantile_forest")
 PEERS_OF_SEVERAL = tuple(name for name in PEERS if name not in ONE_OUTCOME)

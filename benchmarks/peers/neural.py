@@ -173,9 +173,11 @@ def _mixture_network(q: int, d: int, components: int, hidden: list[int]):
             factors = factors.reshape(-1, components, d, d)
             scales = torch.nn.functional.softplus(factors.diagonal(dim1=-2, dim2=-1)) + 1e-3
             parts = MultivariateNormal(
-                means.reshape(-1, components, d), scale_tril=factors.tril(-1) + torch.diag_embed(scales)
+                means.reshape(-1, components, d),
+                scale_tril=factors.tril(-1) + torch.diag_embed(scales),
+                validate_args=False,  # they are valid by construction, and the checks take longer than the rest
             )
-            return MixtureSameFamily(Categorical(logits=logits), parts)
+            return MixtureSameFamily(Categorical(logits=logits, validate_args=False), parts, validate_args=False)
 
     layers = []
     for width, next_width in zip([q, *hidden[:-1]], hidden, strict=True):

@@ -246,6 +246,68 @@ def test_fan_of_one_of_several_outcomes(joint):
     np.testing.assert_allclose(display.median, joint.predict_distribution(middle).marginal(1).median())
 
 
+class TwoModes(Normal):
+    """Normal distributions of which one half is moved up by 10."""
+
+    def icdf(self, p):
+        p = np.asarray(p)
+        upper = p >= 0.5
+        return super().icdf(np.clip(np.where(upper, 2 * p - 1, 2 * p), 1e-9, 1 - 1e-9)) + 10.0 * upper
+
+    def hdr(self, level):
+        half = self.std * norm.ppf((1 + level) / 2)
+        pairs = zip(self.mean - half, self.mean + half, strict=True)
+        return [[(low, high), (low + 10, high + 10)] for low, high in pairs], np.full(len(self), level)
+
+
+class TwoModesModel(NormalModel):
+    def predict_distribution(self, X):
+        one = super().predict_distribution(X)
+        return TwoModes(one.mean, one.std)
+
+
+def test_fan_of_regions_leaves_the_valley_out():
+    display = FanChartDisplay.from_estimator(TwoModesModel(), X, 1, at={0: 0.0}, levels=[0.9], region="hdr", n_grid=5)
+    half = norm.ppf(0.95)
+    for intervals in display.regions[0]:
+        np.testing.assert_allclose(intervals, [(-half, half), (10 - half, 10 + half)], atol=0.05)
+    np.testing.assert_allclose(display.lower, -half, atol=0.05)
+    np.testing.assert_allclose(display.upper, 10 + half, atol=0.05)
+    drawn = [patch.get_bbox() for patch in display.ax_.patches]
+    assert len(drawn) == 10
+    assert not any(box.y0 < 5 < box.y1 for box in drawn)
+    assert min(box.x0 for box in drawn) == pytest.approx(display.values[0])
+    assert max(box.x1 for box in drawn) == pytest.approx(display.values[-1])
+    assert [text.get_text() for text in display.ax_.get_legend().get_texts()] == ["90 %"]
+    central = FanChartDisplay.from_estimator(TwoModesModel(), X, 1, at={0: 0.0}, levels=[0.9], n_grid=5)
+    assert central.regions is None
+
+
+def test_fan_of_regions_is_that_of_the_distribution_and_takes_names(model, frame):
+    rows, _ = frame
+    display = FanChartDisplay.from_estimator(model, rows, "dose", levels=(0.5, 0.9), region="hdr", n_grid=4)
+    held = pd.DataFrame({"dose": display.values, "age": rows["age"].median()})
+    assert display.regions[1] == model.predict_distribution(held).hdr(0.9)[0]
+    kinds = pd.DataFrame({"kind": ["b", "a"], "size": [1.0, 2.0]})
+    names = FanChartDisplay.from_estimator(NamesModel(), kinds, "kind", region="hdr")
+    assert len(names.regions[0]) == 2
+    with pytest.raises(ValueError, match="region"):
+        FanChartDisplay.from_estimator(model, rows, "dose", region="equal")
+
+
+def test_density_curves_shade_their_regions():
+    rows = [[0.0, 0.0], [1.0, 0.0]]
+    plain = ConditionalDensityDisplay.from_estimator(TwoModesModel(), rows)
+    display = ConditionalDensityDisplay.from_estimator(TwoModesModel(), rows, hdr=0.8)
+    assert plain.regions is None
+    assert display.regions == TwoModesModel().predict_distribution(rows).hdr(0.8)[0]
+    shaded = [fill.get_datalim(display.ax_.transData) for fill in display.ax_.collections]
+    assert len(shaded) == len(plain.ax_.collections) + 4
+    ends = [(box.x0, box.x1) for box in shaded]
+    for pair in display.regions[0]:
+        assert any(np.allclose(pair, one) for one in ends)
+
+
 class NamesModel:
     """The mean depends on a name; remembers the frame it was asked about."""
 

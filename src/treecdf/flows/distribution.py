@@ -177,7 +177,10 @@ class ConditionalDistribution(ABC):
         return self._quantiles("median", 0.5)
 
     def interval(self, level: ArrayLike = 0.9) -> tuple[Array, Array]:
-        """Ends of the central interval of one outcome; across a valley between modes it misleads, see `hdr`.
+        """Ends of the central interval of one outcome, with as much probability below it as above.
+
+        Where there are several modes it misleads: it runs across the empty valley between them as if outcomes came
+        there. The regions of `hdr` leave the valley out.
 
         Parameters
         ----------

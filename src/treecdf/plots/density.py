@@ -14,7 +14,8 @@ from treecdf.data.table import read_outcomes
 from treecdf.estimators.pipelines import predict_distribution
 from treecdf.flows.distribution import ConditionalDistribution
 from treecdf.flows.recorded import RecordedDistribution
-from treecdf.plots._outcomes import Model, Outcome, choose, outcome_names
+from treecdf.flows.regions_of_density import Intervals
+from treecdf.plots._outcomes import Model, Outcome, choose, one_outcome, outcome_names
 from treecdf.plots._style import DENSITY_MAP, GREY, INK, axes, colours
 
 if TYPE_CHECKING:
@@ -46,6 +47,8 @@ class ConditionalDensityDisplay:
         Of one outcome at the points for every row, or of two at all pairs of points. Of few values: probabilities.
     labels : list of str
         Of the rows.
+    regions : None, or list of lists of pairs
+        Of every row the intervals of its region of highest density, if it is shaded.
 
     Examples
     --------
@@ -56,6 +59,8 @@ class ConditionalDensityDisplay:
     >>> plots.ConditionalDensityDisplay.from_estimator(model, x[:2]).density.shape[0]
     2
     """
+
+    regions: list[Intervals] | None = None
 
     def __init__(
         self,
@@ -79,11 +84,14 @@ class ConditionalDensityDisplay:
         labels: Sequence[str] | None = None,
         n_grid: int | None = None,
         outcome: Outcome = None,
+        hdr: float | None = None,
         ax: Axes | None = None,
     ) -> Self:
         """From a fitted model and the rows X to show: one of two outcomes, else at most eight.
 
         y: true outcomes to show. One outcome: of each row of X, marked on its curve; two: any number of points.
+        hdr: shade the region of highest density with this probability, such as 0.9, under each curve; the map of two
+        outcomes always has the contours of the regions that hold 50 and 90 %.
         outcome: of several, show this one alone (its density is then from draws).
         """
         distribution = predict_distribution(model, X)
@@ -105,7 +113,10 @@ class ConditionalDensityDisplay:
         if bars is not None:
             return cls(*bars, told, names[j : j + 1], shown, is_discrete=True).plot(ax)
         grid, density = _curves(distribution, n_grid or 400) if d == 1 else _curves_of_draws(distribution.marginal(j))
-        return cls(grid, density, told, names[j : j + 1], shown).plot(ax)
+        display = cls(grid, density, told, names[j : j + 1], shown)
+        if hdr is not None:
+            display.regions = one_outcome(distribution, outcome).hdr(hdr)[0]
+        return display.plot(ax)
 
     def plot(self, ax: Axes | None = None) -> Self:
         """Draw on the given axes or on new ones."""
@@ -123,6 +134,10 @@ class ConditionalDensityDisplay:
         for k, colour in enumerate(colours(len(self.density))):
             self.ax_.plot(y, self.density[k], color=colour, linewidth=1.8, label=self.labels[k])
             self.ax_.fill_between(y, self.density[k], color=colour, alpha=0.1, linewidth=0)
+            for low, high in self.regions[k] if self.regions is not None else ():
+                inside = np.concatenate([[low], y[(y > low) & (y < high)], [high]])
+                height = np.interp(inside, y, self.density[k])
+                self.ax_.fill_between(inside, height, color=colour, alpha=0.35, linewidth=0)
             if self.points is not None:
                 height = np.interp(self.points[k], y, self.density[k])
                 self.ax_.plot(self.points[k], height, "o", color=colour, markeredgecolor="white", markersize=8)

@@ -1,4 +1,4 @@
-"""Quantiles of an outcome as one covariate runs over its range."""
+"""Intervals or regions of an outcome as one covariate runs over its range."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from treecdf._common.typing import Array
 from treecdf._common.validation import check_setting
 from treecdf.data.table import read_outcomes
 from treecdf.estimators.pipelines import predict_distribution
+from treecdf.flows.regions_of_density import N_CELLS, Intervals, densest_cells, levels_of_cells
 from treecdf.plots._outcomes import Model, Outcome, choose, one_outcome, outcome_names
 from treecdf.plots._style import BLUE, INK, axes, lay_out, paler
 from treecdf.plots._tables import Covariates, Dates
@@ -23,17 +24,22 @@ _LEVELS = (0.5, 0.8, 0.95)
 
 
 class FanChartDisplay:
-    """Bands of central intervals and the median of y while one covariate runs over a grid, the others held.
+    """Bands that hold shares of y, and its median, while one covariate runs over a grid, the others held.
+
+    Bands are central intervals, or regions of highest density: an interval across an empty valley between modes shows
+    outcomes as likely that never come, and its median may be one of them.
 
     Attributes
     ----------
     values : (m,) array, or list of names
         Of the covariate; of more than 20 names the most common, and the others together.
     levels : (k,) array
-        Probabilities of the central intervals, smallest first.
+        Probabilities of the bands, smallest first.
     lower, upper : (k, m) arrays
-        Ends of the intervals.
+        Ends of the intervals, or outer ends of the regions.
     median : (m,) array
+    regions : None, or k lists of m lists of pairs
+        Intervals of the regions of highest density, if these are shown; several where there are several modes.
 
     Examples
     --------
@@ -44,6 +50,8 @@ class FanChartDisplay:
     >>> plots.FanChartDisplay.from_estimator(model, x, 0, levels=[0.5, 0.9], n_grid=10).lower.shape
     (2, 10)
     """
+
+    regions: list[list[Intervals]] | None = None
 
     def __init__(
         self,
@@ -69,6 +77,7 @@ class FanChartDisplay:
         y: ArrayLike | None = None,
         at: Mapping[int | str, float | str] | None = None,
         levels: Sequence[float] = _LEVELS,
+        region: str = "central",
         n_grid: int = 80,
         outcome: Outcome = None,
         ax: Axes | None = None,
@@ -76,8 +85,10 @@ class FanChartDisplay:
         """From a fitted model and rows X that say over what range the feature runs.
 
         The other covariates are held at their medians (commonest values of names) in X, or at what `at` says, such
-        as {"age": 30}. With y the rows are drawn as points; `outcome` says which, if there are several.
+        as {"age": 30}. With y the rows are drawn as points; `outcome` says which, if there are several. `region` is
+        "central" for intervals with as much probability below as above, "hdr" for regions of highest density.
         """
+        check_setting("region", region, region in ("central", "hdr"), "'central' or 'hdr'")
         level = np.sort(np.asarray(levels, dtype=np.float64))
         check_setting("levels", levels, bool(((level > 0) & (level < 1)).all()), "numbers between 0 and 1")
         covariates = Covariates(model, X)
@@ -88,14 +99,25 @@ class FanChartDisplay:
         distribution = predict_distribution(model, covariates.table(columns))
         k = choose(outcome, distribution)
         wanted = np.concatenate([[0.5], (1 - level) / 2, (1 + level) / 2])
-        quantiles = grid.quantiles(one_outcome(distribution, outcome), wanted).T
+        one = one_outcome(distribution, outcome)
+        quantiles = grid.quantiles(one, wanted).T
         points = None
         if y is not None:
             points = covariates.places(j, grid), read_outcomes(y, distribution.n_outcomes)[:, k]
         lower, upper = quantiles[1 : 1 + len(level)], quantiles[1 + len(level) :]
         names = covariates.names[j], outcome_names(model, y, distribution.n_outcomes)[k]
         held = "" if len(columns) == 1 else "others as given" if at else "others at their medians"
-        return cls(grid.shown, level, lower, quantiles[0], upper, names, held, points).plot(ax)
+        display = cls(grid.shown, level, lower, quantiles[0], upper, names, held, points)
+        if region == "hdr":
+            display._show_regions(grid.quantiles(one, levels_of_cells(N_CELLS)))
+        return display.plot(ax)
+
+    def _show_regions(self, quantiles: Array) -> None:
+        """Show regions of highest density, from quantiles (m, cells + 1), in place of central intervals."""
+        cells = levels_of_cells(quantiles.shape[1] - 1)
+        self.regions = [[densest_cells(own, cells, level)[0] for own in quantiles] for level in self.levels]
+        self.lower = np.array([[own[0][0] for own in regions] for regions in self.regions])
+        self.upper = np.array([[own[-1][1] for own in regions] for regions in self.regions])
 
     def plot(self, ax: Axes | None = None) -> Self:
         """Draw on the given axes or on new ones."""
@@ -107,8 +129,11 @@ class FanChartDisplay:
             if isinstance(self.values, list):  # spread points that would hide each other
                 x = x + np.random.default_rng(0).uniform(-0.2, 0.2, len(x))
             self.ax_.scatter(x, y, s=7, color=INK, alpha=0.5, linewidths=0, zorder=4)
-        draw = self._draw_bars if isinstance(self.values, list) else self._draw_bands
-        draw(place)
+        if self.regions is not None:
+            self._draw_regions(place, self.regions)
+        else:
+            draw = self._draw_bars if isinstance(self.values, list) else self._draw_bands
+            draw(place)
         self.ax_.set(xlabel=self.names[0], ylabel=self.names[1])
         self.ax_.set_title(f"{self.names[1]} given {self.names[0]}" + (f", {self.held}" if self.held else ""))
         handles, labels = self.ax_.get_legend_handles_labels()
@@ -132,6 +157,23 @@ class FanChartDisplay:
         self.ax_.hlines(self.median, place - 0.3, place + 0.3, color=BLUE, linewidth=2, label="median", zorder=3)
         self.ax_.use_sticky_edges = False  # bars begin where they begin, not at the frame
         self.ax_.set_xlim(-0.6, len(place) - 0.4)
+
+    def _draw_regions(self, place: Array, regions: list[list[Intervals]]) -> None:
+        """A rectangle for each interval, as wide as its share of the axis; no median, which may be where no row is."""
+        names = isinstance(self.values, list)
+        middles = (place[1:] + place[:-1]) / 2
+        edges = np.concatenate([place[:1], middles, place[-1:]])
+        left, right = (place - 0.3, place + 0.3) if names else (edges[:-1], edges[1:])
+        for k in reversed(range(len(self.levels))):
+            row = np.repeat(np.arange(len(place)), [len(own) for own in regions[k]])
+            low, high = np.array([ends for own in regions[k] for ends in own]).T
+            style = self._band(k) | {"antialiased": False}  # else neighbours leave a pale line between them
+            self.ax_.bar(left[row], high - low, (right - left)[row], low, align="edge", zorder=2, **style)
+        self.ax_.use_sticky_edges = False
+        if names:
+            self.ax_.set_xlim(-0.6, len(place) - 0.4)
+        elif place[-1] > place[0]:
+            self.ax_.set_xlim(place[0], place[-1])
 
     def _band(self, k: int) -> dict[str, Any]:
         strength = 0.55 - 0.4 * k / max(len(self.levels) - 1, 1)
