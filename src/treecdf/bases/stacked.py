@@ -24,10 +24,12 @@ from treecdf.bases.mean import Mean, TrainingRows
 
 _START_OF_SCALE = 0.7  # times the error of a component: where boosting of its log scale begins
 _START_OF_STACK = 1.5  # logit of the stack's weight where boosting begins, 0 for the others: it is the best guess
-_WORTH_SLOPES = 1.0  # nats, all rows together, that a linear log scale has to gain at the first look
+_WORTH_MORE = 5.0  # nats, all rows together, that what is less simple has to gain on left-out rows, which choose it
 _RATE_OF_LOOK = 0.3  # learning rate of a first look at tails and scales
 _ROUNDS_OF_LOOK = 20  # rounds of it at most
 _PATIENCE_OF_LOOK = 4
+
+Trend = tuple[LinearScale, Array]  # of log scales: for new rows, and the training rows' out-of-fold values (n,)
 
 
 @dataclass(frozen=True)
@@ -40,48 +42,74 @@ class Stack:
     def cross_fit(
         self, rows: TrainingRows, step: float, floor: float, rng: np.random.Generator, steps: Steps
     ) -> Learnt:
-        """The components around the learners' predictions."""
+        """The components around the learners' predictions, or around one learner if the others add next to nothing."""
         mean, location = Mean.cross_fit(self.learners, rows, step, rng, steps)
-        boosting = _Boosting(location, replace(rows, x=_features(rows.x, location)), floor, rng, steps)
-        plain = LinearScale.constant(rows.x.shape[1])
+        trends = [(LinearScale.constant(rows.x.shape[1]), np.zeros(len(rows.y)))]
+        linear = LinearScale.cross_fit(rows, rows.y - location[:, 0])
+        if linear[0].has_slopes:
+            trends.append(linear)
+        boosting = _Boosting(mean, location, rows, floor, rng, steps)
+        simple = self._simplest(boosting, trends)
         look = replace(self.scales, rate=_RATE_OF_LOOK, max_rounds=_ROUNDS_OF_LOOK, patience=_PATIENCE_OF_LOOK)
-        start = boosting.start()
-        relative = np.zeros(len(rows.y))
-        first = boosting.run(look, start, relative, T5)
-        trend, linear = LinearScale.cross_fit(rows, rows.y - location[:, 0])
-        if trend.has_slopes:
-            second = boosting.run(look, start, linear, T5)
-            if second.loss < first.loss - _WORTH_SLOPES / rows.weight.sum():
-                first, relative, plain = second, linear, trend
-        best = boosting.run(self.scales, first.moved(start), relative, first.tail)
-        n_components = location.shape[1]
-        return Learnt(Stacked(mean, plain, best.scores.moved(best.shift, n_components)), best.left_out, best.tail)
+        first = _cheapest([boosting.run(look, boosting.start(), trend, T5) for trend in trends])
+        if first.loss > simple.loss:
+            return simple.learnt()
+        return _cheapest([simple, boosting.run(self.scales, first.moved(), first.trend, first.tail)]).learnt()
+
+    def _simplest(self, boosting: _Boosting, trends: Sequence[Trend]) -> _Boosted:
+        """The best of the learners alone, with a scale that is not boosted."""
+        settings = replace(self.scales, max_rounds=0)
+        parts = [boosting.only(k) for k in range(len(boosting.mean.components))] or [boosting]
+        return _cheapest([part.run(settings, part.start(), trend, T5) for trend in trends for part in parts])
 
 
 @dataclass(frozen=True)
 class _Boosted:
     """Boosted scores of components whose locations are known, and the tail that suits them best."""
 
+    mean: Mean
+    trend: Trend
     scores: BoostedScores
     left_out: Array  # (n, 3 J), with the shift
     tail: int
     shift: float  # to be added to the log scales with this tail
     loss: float  # mean negative log-likelihood of left-out rows
+    weight: float  # of all rows
 
-    def moved(self, start: Array) -> Array:
-        """Scores (2 J,) to begin with, with the shift."""
+    def moved(self) -> Array:
+        """Scores (2 J,) that boosting began with, and the shift."""
+        start = self.scores.start
         return start + self.shift * (np.arange(len(start)) < len(start) // 2)
+
+    def learnt(self) -> Learnt:
+        """The components as a base needs them."""
+        scores = self.scores.moved(self.shift, len(self.scores.start) // 2)
+        return Learnt(Stacked(self.mean, self.trend[0], scores), self.left_out, self.tail)
+
+
+def _cheapest(found: Sequence[_Boosted]) -> _Boosted:
+    """The one of the smallest loss, of candidates of which each has to be better than simpler ones by some nats."""
+    best = found[0]
+    for one in found[1:]:
+        if one.loss < best.loss - _WORTH_MORE / one.weight:
+            best = one
+    return best
 
 
 @dataclass(frozen=True)
 class _Boosting:
     """Boosting of log scales and logits of the weights of the components at `location` (n, J)."""
 
+    mean: Mean
     location: Array
-    rows: TrainingRows  # with the features that scales and weights depend on
+    rows: TrainingRows
     floor: float
     rng: np.random.Generator
     steps: Steps
+
+    def only(self, k: int) -> _Boosting:
+        """The same with one component, the one that the k-th of the best learners has."""
+        return replace(self, mean=self.mean.only(int(self.mean.components[k])), location=self.location[:, [1 + k]])
 
     def start(self) -> Array:
         """Log scales and logits (2 J,) where boosting begins."""
@@ -93,17 +121,18 @@ class _Boosting:
         start[n_components] = _START_OF_STACK
         return start
 
-    def run(self, settings: BoostingSettings, start: Array, relative: Array, tail: int) -> _Boosted:
-        """Boost under a tail, from `start` (2 J,); all log scales of a row are relative to `relative` (n,)."""
-        rows, n_components = self.rows, self.location.shape[1]
+    def run(self, settings: BoostingSettings, start: Array, trend: Trend, tail: int) -> _Boosted:
+        """Boost under a tail, from `start` (2 J,); all log scales of a row are relative to the trend."""
+        rows, n_components, relative = self.rows, self.location.shape[1], trend[1]
+        features = _features(rows.x, self.location)
         loss = make_loss(rows.y, self.location, tail, self.floor, relative)
-        fit = partial(boost_scores, loss, rows.x, rows.weight, start, rows.fold, settings, self.rng)
-        scores, found = self.steps.learn(self.rng, rows.x.shape[1], (len(rows.x), 2 * n_components), fit)
+        fit = partial(boost_scores, loss, features, rows.weight, start, rows.fold, settings, self.rng)
+        scores, found = self.steps.learn(self.rng, features.shape[1], (len(rows.x), 2 * n_components), fit)
         left_out = np.hstack([found, self.location])
         left_out[:, :n_components] += relative[:, None]
         tail, shift, value = choose_tail(rows.y, left_out, rows.weight, self.floor, tail)
         left_out[:, :n_components] += shift
-        return _Boosted(scores, left_out, tail, shift, value)
+        return _Boosted(self.mean, trend, scores, left_out, tail, shift, value, float(rows.weight.sum()))
 
 
 @dataclass(frozen=True)

@@ -111,6 +111,7 @@ class Recipe:
     rotation: Array | None = None  # orthogonal matrix (d, d)
     base: str = "box"  # or "student"
     margin: float = MARGIN  # of the box
+    least_gain: float = 0.0  # nats, all validation rows together, that the trees of a stage gain, or there are none
 
 
 @dataclass(frozen=True)
