@@ -25,6 +25,8 @@ from treecdf.bases.mean import Mean, TrainingRows
 _START_OF_SCALE = 0.7  # times the error of a component: where boosting of its log scale begins
 _START_OF_STACK = 1.5  # logit of the stack's weight where boosting begins, 0 for the others: it is the best guess
 _WORTH_MORE = 5.0  # nats, all rows together, that what is less simple has to gain on left-out rows, which choose it
+_WORTH_A_LENGTH = 0.5  # nats more of it for each length scale of a process
+_LINEAR = ("linear", "lasso")  # learners that may do without others
 _RATE_OF_LOOK = 0.3  # learning rate of a first look at tails and scales
 _ROUNDS_OF_LOOK = 20  # rounds of it at most
 _PATIENCE_OF_LOOK = 4
@@ -42,25 +44,31 @@ class Stack:
     def cross_fit(
         self, rows: TrainingRows, step: float, floor: float, rng: np.random.Generator, steps: Steps
     ) -> Learnt:
-        """The components around the learners' predictions, or around one learner if the others add next to nothing."""
+        """The components around the learners' predictions, or one around a linear mean if more adds next to nothing."""
         mean, location = Mean.cross_fit(self.learners, rows, step, rng, steps)
         trends = [(LinearScale.constant(rows.x.shape[1]), np.zeros(len(rows.y)))]
         linear = LinearScale.cross_fit(rows, rows.y - location[:, 0])
         if linear[0].has_slopes:
             trends.append(linear)
         boosting = _Boosting(mean, location, rows, floor, rng, steps)
-        simple = self._simplest(boosting, trends)
+        simple = self._simple(boosting, trends)
         look = replace(self.scales, rate=_RATE_OF_LOOK, max_rounds=_ROUNDS_OF_LOOK, patience=_PATIENCE_OF_LOOK)
         first = _cheapest([boosting.run(look, boosting.start(), trend, T5) for trend in trends])
-        if first.loss > simple.loss:
-            return simple.learnt()
-        return _cheapest([simple, boosting.run(self.scales, first.moved(), first.trend, first.tail)]).learnt()
+        if any(one.loss < first.loss for one in simple):
+            return _cheapest(simple).learnt()
+        full = boosting.run(self.scales, first.moved(), first.trend, first.tail)
+        # Length scales of a process are tuned on all rows: left-out ones gain by that what new ones do not.
+        price = _WORTH_A_LENGTH * rows.x.shape[1] / full.weight if any(map(_is_process, mean.names)) else 0.0
+        return _cheapest([*simple, replace(full, loss=full.loss + price)]).learnt()
 
-    def _simplest(self, boosting: _Boosting, trends: Sequence[Trend]) -> _Boosted:
-        """The best of the learners alone, with a scale that is not boosted."""
+    def _simple(self, boosting: _Boosting, trends: Sequence[Trend]) -> list[_Boosted]:
+        """Linear means alone, with scales that are not boosted; none if other learners are clearly better.
+
+        Others are no candidates: a process, which was tuned on all rows, looks better on left-out ones than it is.
+        """
         settings = replace(self.scales, max_rounds=0)
-        parts = [boosting.only(k) for k in range(len(boosting.mean.components))] or [boosting]
-        return _cheapest([part.run(settings, part.start(), trend, T5) for trend in trends for part in parts])
+        parts = [boosting.only(k) for k, j in enumerate(boosting.mean.components) if boosting.mean.names[j] in _LINEAR]
+        return [part.run(settings, part.start(), trend, T5) for trend in trends for part in parts]
 
 
 @dataclass(frozen=True)
@@ -161,6 +169,10 @@ class Stacked:
         yield "stack of regressors for the mean: " + ", ".join(
             f"{name} {weight:.0%}" for weight, name in stack if weight >= 0.005
         )
+
+
+def _is_process(name: str) -> bool:
+    return name.startswith("Gaussian process")
 
 
 def _features(x: Array, location: Array) -> Array:
