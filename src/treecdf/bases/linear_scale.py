@@ -10,10 +10,11 @@ from treecdf._common.typing import Array
 from treecdf.bases.mean import TrainingRows
 
 _PENALTIES = (3.0, 30.0, 300.0)  # of squared slopes, in rows
-_STEPS = 15  # of Newton's method
+_STEPS = 15  # of Newton's method at most
 _DEGREES = 5.0  # of freedom of the likelihood: outliers pull little
 _CURVATURE = 2 * _DEGREES / (_DEGREES + 3)  # expected curvature of its logarithm in the log scale
 _LONGEST_STEP = 1.0  # of a log scale
+_SETTLED = 1e-3  # of a log scale: a smaller step is the last one
 _WORTH_SLOPES = 2.0  # nats, all rows together, that slopes have to gain over one scale for all
 
 
@@ -90,11 +91,15 @@ def _fit(x: Array, residuals: Array, weight: Array, penalty: float) -> tuple[flo
     beta = np.zeros(design.shape[1])
     size = np.median(np.abs(residuals))
     beta[0] = np.log(size if size > 0 else max(float(np.abs(residuals).max()), 1e-300))
+    inverse = np.linalg.inv(matrix)  # the same for all steps: the curvature is the expected one
     for _ in range(_STEPS):
         square = (residuals * np.exp(-np.clip(design @ beta, -300, 300))) ** 2
         pull = (_DEGREES + 1) / (1 + _DEGREES / np.maximum(square, 1e-300)) - 1
-        step = np.linalg.solve(matrix, design.T @ (weight * pull) - ridge * beta)
-        beta += step * min(1.0, _LONGEST_STEP / max(float(np.abs(design @ step).max()), 1e-12))
+        step = inverse @ (design.T @ (weight * pull) - ridge * beta)
+        largest = float(np.abs(design @ step).max())
+        beta += step * min(1.0, _LONGEST_STEP / max(largest, 1e-12))
+        if largest < _SETTLED:
+            break
     return float(beta[0]), beta[1:]
 
 

@@ -89,6 +89,10 @@ class Mean:
         mean = Mean(tuple(names), tuple(predictors), weights, components)
         return mean, mean.locations(means)
 
+    def only(self, k: int) -> Mean:
+        """The learner of this number alone."""
+        return Mean((self.names[k],), (self.predictors[k],), np.ones(1), np.empty(0, np.int64))
+
     def locations(self, means: Array) -> Array:
         """Locations (n, J) of the components, the stack first, from the predictions (n, learners)."""
         return np.column_stack([means @ self.weights, means[:, self.components]])

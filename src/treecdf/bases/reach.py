@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,6 +18,7 @@ _MOST_BLOCKS = 64  # of covariates whose relevance is looked at, and covariates 
 _MATTERS = 0.02  # relevance of a block from which on its covariates are looked at one by one
 _SHUFFLED_ROWS = 300  # rows on which relevance is looked at
 _SHUFFLED_ROWS_OF_MANY = 100  # the same if there are more covariates than blocks
+_SHUFFLED_VALUES = 2**20  # covariates that are shuffled in one call at most, to bound memory
 _SMALLEST_VARIANCE = 1e-4  # of the largest: principal components of less are rounding, or sums that are always the same
 _TOLERATED = 0.07  # distance beyond the training rows at which nothing changes yet; 1 is half their extent
 _RISE = 1.25  # share of the standard deviation of all outcomes that is added at a distance of 1 beyond that
@@ -146,20 +147,26 @@ def relevance_of(points: Array, response: Callable[[Array], Array], rng: np.rand
     """
     q = points.shape[1]
     few = points[: _SHUFFLED_ROWS if q <= _MOST_BLOCKS else _SHUFFLED_ROWS_OF_MANY]
-    order, before = rng.permutation(len(few)), response(few)
+    order = rng.permutation(len(few))
 
-    def change(columns: Ints) -> float:
-        shuffled = few.copy()
-        shuffled[:, columns] = few[np.ix_(order, columns)]
-        return float(np.sqrt(np.mean((response(shuffled) - before) ** 2, axis=0).sum()))
+    before, at_once = response(few), max(1, _SHUFFLED_VALUES // few.size)
 
-    relevance = np.zeros(q)
-    for block in np.array_split(np.arange(q), min(q, _MOST_BLOCKS)):
-        of_block = change(block)
-        if len(block) == 1:
-            relevance[block] = of_block
-        elif of_block > _MATTERS:
-            relevance[block] = [change(block[[k]]) for k in range(len(block))]
+    def changes(blocks: Sequence[Ints]) -> Array:
+        found = []
+        for i in range(0, len(blocks), at_once):  # few calls: most of the time of one is set-up
+            versions = np.tile(few, (len(blocks[i : i + at_once]), 1, 1))
+            for version, columns in zip(versions, blocks[i : i + at_once], strict=True):
+                version[:, columns] = few[np.ix_(order, columns)]
+            responses = response(versions.reshape(-1, q)).reshape(*versions.shape[:2], -1)
+            found.append(np.sqrt(((responses - before) ** 2).mean(axis=1).sum(axis=1)))
+        return np.concatenate(found)
+
+    blocks = np.array_split(np.arange(q), min(q, _MOST_BLOCKS))
+    of_block = changes(blocks)
+    relevance = np.repeat(of_block, [len(block) for block in blocks])
+    for block, change in zip(blocks, of_block, strict=True):
+        if len(block) > 1:
+            relevance[block] = changes(np.split(block, len(block))) if change > _MATTERS else 0.0
     return relevance
 
 

@@ -41,13 +41,15 @@ def choose_transform(rows: TrainingRows, origin: float, rng: np.random.Generator
     if logarithm is not None:
         candidates.append(logarithm)
     scores = []
-    for transform in candidates:
-        g, log_slope = transform.forward(y)
-        part = TrainingRows(x[tried], g[tried], weight[tried], fold[tried])
-        error = part.y - quadratic.cross_fit(part.x, hold_outliers(part.y), part.weight, part.fold, rng)[1]
+    outcomes = [transform.forward(y[tried]) for transform in candidates]
+    held = [hold_outliers(g) for g, _ in outcomes]
+    predictions = quadratic.left_out(x[tried], held, weight[tried], fold[tried])
+    for (g, log_slope), prediction in zip(outcomes, predictions, strict=True):
+        part = TrainingRows(x[tried], g, weight[tried], fold[tried])
+        error = g - prediction
         relative = LinearScale.cross_fit(part, error)[1] if x.shape[1] <= _MOST_SLOPES else np.zeros(len(tried))
         share = part.weight / part.weight.sum()
-        scores.append(float(share @ log_slope[tried]) + _log_likelihood(error, relative, part.weight))
+        scores.append(float(share @ log_slope) + _log_likelihood(error, relative, part.weight))
     powers, plain = scores[: len(_POWERS)], _POWERS.index(1.0)
     best = int(np.argmax(powers))
     worth = _WORTH_A_POWER + _WORTH_A_POWER_IN_ALL / float(weight[tried].sum())

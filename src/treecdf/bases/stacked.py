@@ -37,10 +37,14 @@ _LOGIT_OF_NEAREST = -1.0  # logit of its weight there
 _WORTH_NEARNESS = 0.002  # nats a row that nearness has to gain at the first look
 _SURE_OF_NEARNESS = 2.0  # standard errors that the gain has to be besides
 _ROWS_OF_METRIC = 300  # rows on which covariates are shuffled to see what they do to the stack
-_WORTH_SLOPES = 1.0  # nats, all rows together, that a linear log scale has to gain at the first look
+_WORTH_MORE = 5.0  # nats, all rows together, that what is less simple has to gain on left-out rows, which choose it
+_WORTH_A_LENGTH = 0.5  # nats more of it for each length scale of a process
+_LINEAR = ("linear", "lasso")  # learners that may do without others
 _RATE_OF_LOOK = 0.3  # learning rate of a first look at tails and scales
 _ROUNDS_OF_LOOK = 20  # rounds of it at most
 _PATIENCE_OF_LOOK = 4
+
+Trend = tuple[LinearScale, Array]  # of log scales: for new rows, and the training rows' out-of-fold values (n,)
 
 
 @dataclass(frozen=True)
@@ -54,34 +58,51 @@ class Stack:
     def cross_fit(
         self, rows: TrainingRows, step: float, floor: float, rng: np.random.Generator, steps: Steps
     ) -> Learnt:
-        """The components around the learners' predictions, and around the nearest row if that helps."""
+        """The components around the learners' predictions, and around the nearest row if that helps.
+
+        There is one around a linear mean if more adds next to nothing.
+        """
         with part("", 0.0, _SHARE_OF_MEAN):
             mean, location = Mean.cross_fit(self.learners, rows, step, rng, steps)
+        trends = [(LinearScale.constant(rows.x.shape[1]), np.zeros(len(rows.y)))]
+        linear = LinearScale.cross_fit(rows, rows.y - location[:, 0])
+        if linear[0].has_slopes:
+            trends.append(linear)
+        boosting = _Boosting(mean, location, None, rows, floor, rng, steps)
+        simple = self._simple(boosting, trends)
         look = replace(self.scales, rate=_RATE_OF_LOOK, max_rounds=_ROUNDS_OF_LOOK, patience=_PATIENCE_OF_LOOK)
-        boosting = _Boosting(location, None, rows, floor, rng, steps)
-        plain, near = LinearScale.constant(rows.x.shape[1]), None
-        relative = np.zeros(len(rows.y))
-        with part("tails of the components", _SHARE_OF_MEAN, _SHARE_OF_MEAN + 0.1):
-            first = boosting.run(look, boosting.start(), relative, T5)
-        without = first
-        for metric in _metrics(mean, rows) if self.n_remembered else ():
-            found, nearby = Nearness.cross_fit(rows, metric, self.n_remembered)
-            # A generator of its own: without nearness the base is the same as if nobody had looked.
-            nearer = _Boosting(location, nearby, rows, floor, np.random.default_rng(0), steps)
-            second = nearer.run(look, nearer.start(), relative, T5)
-            if second.loss < first.loss and second.is_surely_better(without, rows.weight):
-                first, boosting, near = second, replace(nearer, rng=rng), found
-        start = boosting.start()
-        trend, linear = LinearScale.cross_fit(rows, rows.y - location[:, 0])
-        if trend.has_slopes:
-            with part("slopes of the log scale", _SHARE_OF_MEAN + 0.1, _SHARE_OF_MEAN + 0.2):
-                second = boosting.run(look, start, linear, T5)
-            if second.loss < first.loss - _WORTH_SLOPES / rows.weight.sum():
-                first, relative, plain = second, linear, trend
+        with part("tails and slopes of the components", _SHARE_OF_MEAN, _SHARE_OF_MEAN + 0.2):
+            first = _cheapest([boosting.run(look, boosting.start(), trend, T5) for trend in trends])
+        boosting, first = self._nearer(boosting, first, look)
+        if any(one.loss < first.loss for one in simple):
+            return _cheapest(simple).learnt()
         with part("scales and weights of the components", _SHARE_OF_MEAN + 0.2, 1.0):
-            best = boosting.run(self.scales, first.moved(start), relative, first.tail)
-        scores = best.scores.moved(best.shift, len(start) // 2)
-        return Learnt(Stacked(mean, plain, scores, near), best.left_out, best.tail)
+            full = boosting.run(self.scales, first.moved(), first.trend, first.tail)
+        # Length scales of a process are tuned on all rows: left-out ones gain by that what new ones do not.
+        price = _WORTH_A_LENGTH * rows.x.shape[1] / full.weight if any(map(_is_process, mean.names)) else 0.0
+        return _cheapest([*simple, replace(full, loss=full.loss + price)]).learnt()
+
+    def _nearer(self, boosting: _Boosting, without: _Boosted, look: BoostingSettings) -> tuple[_Boosting, _Boosted]:
+        """The boosting and its first look, with the nearness of training rows if that surely helps."""
+        best, chosen = without, boosting
+        rows = boosting.rows
+        for metric in _metrics(boosting.mean, rows) if self.n_remembered else ():
+            near = Nearness.cross_fit(rows, metric, self.n_remembered)
+            # A generator of its own: without nearness the base is the same as if nobody had looked.
+            nearer = replace(boosting, near=near, rng=np.random.default_rng(0))
+            second = nearer.run(look, nearer.start(), without.trend, T5)
+            if second.loss < best.loss and second.is_surely_better(without, rows.weight):
+                best, chosen = second, replace(nearer, rng=boosting.rng)
+        return chosen, best
+
+    def _simple(self, boosting: _Boosting, trends: Sequence[Trend]) -> list[_Boosted]:
+        """Linear means alone, with scales that are not boosted; none if other learners are clearly better.
+
+        Others are no candidates: a process, which was tuned on all rows, looks better on left-out ones than it is.
+        """
+        settings = replace(self.scales, max_rounds=0)
+        parts = [boosting.only(k) for k, j in enumerate(boosting.mean.components) if boosting.mean.names[j] in _LINEAR]
+        return [part.run(settings, part.start(), trend, T5) for trend in trends for part in parts]
 
 
 def _metrics(mean: Mean, rows: TrainingRows) -> Iterator[Array]:
@@ -99,55 +120,84 @@ def _metrics(mean: Mean, rows: TrainingRows) -> Iterator[Array]:
 class _Boosted:
     """Boosted scores of components whose locations are known, and the tail that suits them best."""
 
+    mean: Mean
+    near: Nearness | None
+    trend: Trend
     scores: BoostedScores
     left_out: Array  # (n, 3 J), with the shift
     tail: int
     shift: float  # to be added to the log scales with this tail
     loss: float  # mean negative log-likelihood of left-out rows
     each: Array  # (n,): negative log-likelihood of each
+    weight: float  # of all rows
 
     def is_surely_better(self, other: _Boosted, weight: Array) -> bool:
         """Whether rows of this weight (n,) are more likely than by the other, and not by chance."""
-        gain, total = other.each - self.each, weight.sum()
-        mean = float(weight @ gain / total)
-        error = float(np.sqrt(weight @ (gain - mean) ** 2)) / total
+        gain = other.each - self.each
+        mean = float(weight @ gain / self.weight)
+        error = float(np.sqrt(weight @ (gain - mean) ** 2)) / self.weight
         return mean > max(_WORTH_NEARNESS, _SURE_OF_NEARNESS * error)
 
-    def moved(self, start: Array) -> Array:
-        """Scores (2 J,) to begin with, with the shift."""
+    def moved(self) -> Array:
+        """Scores (2 J,) that boosting began with, and the shift."""
+        start = self.scores.start
         return start + self.shift * (np.arange(len(start)) < len(start) // 2)
+
+    def learnt(self) -> Learnt:
+        """The components as a base needs them."""
+        scores = self.scores.moved(self.shift, len(self.scores.start) // 2)
+        return Learnt(Stacked(self.mean, self.trend[0], scores, self.near), self.left_out, self.tail)
+
+
+def _cheapest(found: Sequence[_Boosted]) -> _Boosted:
+    """The one of the smallest loss, of candidates of which each has to be better than simpler ones by some nats."""
+    best = found[0]
+    for one in found[1:]:
+        if one.loss < best.loss - _WORTH_MORE / one.weight:
+            best = one
+    return best
 
 
 @dataclass(frozen=True)
 class _Boosting:
     """Boosting of log scales and logits of the weights of components: around means (n, J), and the nearest row."""
 
+    mean: Mean
     means: Array
-    nearby: Nearby | None
+    near: tuple[Nearness, Nearby] | None  # for new rows, and of the training rows, out of fold
     rows: TrainingRows
     floor: float
     rng: np.random.Generator
     steps: Steps
 
+    @property
+    def _nearby(self) -> Nearby | None:
+        return None if self.near is None else self.near[1]
+
+    def only(self, k: int) -> _Boosting:
+        """The same with one component, the one that the k-th of the best learners has."""
+        return replace(self, mean=self.mean.only(int(self.mean.components[k])), means=self.means[:, [1 + k]])
+
     def start(self) -> Array:
         """Log scales and logits (2 J,) where boosting begins."""
-        location = _locations(self.means, self.nearby)
+        nearby = self._nearby
+        location = _locations(self.means, nearby)
         n_components = location.shape[1]
         share = self.rows.weight / self.rows.weight.sum()
         start = np.zeros(2 * n_components)
         error = _START_OF_SCALE * np.sqrt(share @ (location - self.rows.y[:, None]) ** 2)
         start[n_components] = _START_OF_STACK
-        if self.nearby is not None:
+        if nearby is not None:
             # It is worth a component where the nearest row is nearly right; a wide one would narrow down slowly.
-            error[-1] = np.quantile(np.abs(self.nearby.value - self.rows.y), _START_OF_NEAREST)
+            error[-1] = np.quantile(np.abs(nearby.value - self.rows.y), _START_OF_NEAREST)
             start[-1] = _LOGIT_OF_NEAREST
         start[:n_components] = np.maximum(np.log(np.maximum(error, 1e-300)), self.floor)
         return start
 
-    def run(self, settings: BoostingSettings, start: Array, relative: Array, tail: int) -> _Boosted:
-        """Boost under a tail, from `start` (2 J,); all log scales of a row are relative to `relative` (n,)."""
-        rows, location = self.rows, _locations(self.means, self.nearby)
-        features, n_components = _features(rows.x, self.means, self.nearby), location.shape[1]
+    def run(self, settings: BoostingSettings, start: Array, trend: Trend, tail: int) -> _Boosted:
+        """Boost under a tail, from `start` (2 J,); all log scales of a row are relative to the trend."""
+        rows, location, relative = self.rows, _locations(self.means, self._nearby), trend[1]
+        features, n_components = _features(rows.x, self.means, self._nearby), location.shape[1]
         loss = make_loss(rows.observed, location, tail, self.floor, relative)
         fit = partial(boost_scores, loss, features, rows.weight, start, rows.fold, settings, self.rng)
         scores, found = self.steps.learn(self.rng, features.shape[1], (len(features), 2 * n_components), fit)
@@ -155,9 +205,11 @@ class _Boosting:
         left_out[:, :n_components] += relative[:, None]
         tail, shift, value = choose_tail(rows.observed, left_out, rows.weight, self.floor, tail)
         left_out[:, :n_components] += shift
-        each = make_loss(rows.y, location, tail, self.floor)
-        everyone = np.arange(len(location))
-        return _Boosted(scores, left_out, tail, shift, value, each(left_out[:, : 2 * n_components].copy(), everyone)[0])
+        of_rows = make_loss(rows.observed, location, tail, self.floor)
+        each = of_rows(left_out[:, : 2 * n_components].copy(), np.arange(len(location)))[0]
+        near = None if self.near is None else self.near[0]
+        total = float(rows.weight.sum())
+        return _Boosted(self.mean, near, trend, scores, left_out, tail, shift, value, each, total)
 
 
 @dataclass(frozen=True)
@@ -200,6 +252,10 @@ class Stacked:
         )
         if self.near is not None:
             yield f"scales and weights see how near the nearest of {len(self.near.points):,} training rows are"
+
+
+def _is_process(name: str) -> bool:
+    return name.startswith("Gaussian process")
 
 
 def _locations(means: Array, nearby: Nearby | None) -> Array:

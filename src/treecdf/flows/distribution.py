@@ -1,10 +1,11 @@
 """The conditional distributions at some rows of covariates: what can be asked of every kind of them.
 
-Accuracy: logpdf, pdf, pit, cdf and icdf are exact. Of one outcome, mean and crps are within 2e-4 standard deviations
-of those of the exact CDF and std is within 0.2 %; on a grid they are of the cells' own probabilities. Of two outcomes
-that are modelled as a chain, mean is within 0.01 standard deviations and std within 5 % of a million draws; of more it
-is 0.03 and 5 %. The width of a marginal's 99 % interval is within 2 %, and its CDF reaches far into the tails. Of flows
-of all outcomes at once 2048 quasi-random draws are taken: their std is within some 5 %, and levels below 1e-3 of their
+Accuracy: logpdf, pdf, pit, cdf and icdf are exact. Of one outcome, mean and crps are within 2e-4 standard deviations of
+those of the exact CDF and std is within 0.2 %; on a grid they are of the cells' own probabilities. Of two outcomes that
+are modelled as a chain, mean is within 0.01 standard deviations and std within 1 % of integrals with many more nodes; a
+million draws may be off by more, since with heavy tails few of them have most of the variance. Of more outcomes it is
+0.03 and 5 %. The width of a marginal's 99 % interval is within 2 %, and its CDF reaches far into the tails. Of flows of
+all outcomes at once 2048 quasi-random draws are taken: their std is within some 5 %, and levels below 1e-3 of their
 marginals are not resolved.
 """
 

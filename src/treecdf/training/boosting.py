@@ -217,7 +217,7 @@ class _Booster:
         recipe = self.recipe
         rounds: list[list[TreeSequence]] = []
         train_scores, scores = [self.train_score], [self.validation_score]
-        best = 0
+        best, total = 0, sum(rows.weight for rows in self.validation) if self.validation else np.inf
         self._all_rows("keep")
         for k in range(1, recipe.max_trees + 1):
             trees = self._grow(number)
@@ -228,7 +228,7 @@ class _Booster:
             train_scores.append(train_scores[-1] + gained)
             scores.append(scores[-1] + _apply(trees, self.validation)[0] if self.validation else train_scores[-1])
             self._note(number, train_scores[-1], scores[-1])
-            if scores[k] > scores[best]:
+            if scores[k] > scores[best] and recipe.least_gain <= (scores[k] - scores[0]) * total:
                 best = k
                 self._all_rows("keep")
             if self.validation and k >= recipe.window and scores[k] <= scores[k - recipe.window]:

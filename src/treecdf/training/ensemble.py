@@ -45,6 +45,7 @@ _HOPELESS = 0.1  # nats a row behind the best family: not worth training the res
 _NOT_WORTH_IT = 0.2  # nats a row that a mixture may be behind at a first look, on few rows, to be trained
 _WORTH_A_NETWORK = 0.02  # nats a row that the boosted mixture has to be ahead for networks to be tried
 _WORTH_A_FAMILY = 0.001  # nats a row that a family of little weight has to add to the others
+_WORTH_A_FAMILY_IN_ALL = 5.0  # nats that any family has to add to the others, all rows together
 _LITTLE_WEIGHT = 0.05
 _NO_WEIGHT = 1e-3  # families of less weight are dropped
 
@@ -107,8 +108,9 @@ def weigh_families(left_out: Array, weight: Array) -> tuple[list[int], Array]:
         rest = [k for k in kept if k != kept[int(np.argmin(weights))]]
         without = maximise(left_out[:, rest], weight, np.ones(len(rest)))
         lost = logsumexp(left_out[:, kept], axis=1, b=weights) - logsumexp(left_out[:, rest], axis=1, b=without)
-        is_small = weights.min() < _NO_WEIGHT or weight @ lost < _WORTH_A_FAMILY * weight.sum()
-        if not is_small or weights.min() > _LITTLE_WEIGHT:
+        added, smallest = weight @ lost, weights.min()
+        is_small = smallest <= _LITTLE_WEIGHT and added < _WORTH_A_FAMILY * weight.sum()
+        if not (is_small or smallest < _NO_WEIGHT or added < _WORTH_A_FAMILY_IN_ALL):
             break
         kept, weights = rest, without
     return kept, weights

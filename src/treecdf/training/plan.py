@@ -32,6 +32,7 @@ from treecdf.training.defaults import (
     ROWS_OF_DEEP_NODE,
     SUBSAMPLE,
     TREES_ON_MANY_ROWS,
+    WORTH_TREES,
     default_learners,
     default_mixture,
     default_network_mixture,
@@ -143,6 +144,8 @@ def streamed_recipe(settings: FitSettings, bounds: Sequence[Bound]) -> Recipe:
 def _conditional_recipe(settings: FitSettings, recipe: Recipe, n: int) -> Recipe:
     """Flows on a conditional base."""
     conditional = replace(recipe, stages=_read_stages(settings.stages, CONDITIONAL_STAGES))
+    if settings.stages is None:
+        conditional = replace(conditional, least_gain=WORTH_TREES)
     if settings.subsample is None:
         conditional = replace(conditional, growth=replace(recipe.growth, subsample=SUBSAMPLE))
     if settings.effort == "fast":

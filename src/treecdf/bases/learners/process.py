@@ -8,6 +8,7 @@ from functools import cached_property
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
+from scipy.linalg.lapack import dpotri
 from scipy.optimize import minimize
 from sklearn.exceptions import ConvergenceWarning
 
@@ -144,6 +145,14 @@ def _solve(gram: Array, moment: Array, noise: float) -> Array:
     return cho_solve(factor, moment, check_finite=False)
 
 
+def _inverse(lower: Array) -> Array:
+    """The inverse (n, n) of a matrix whose Cholesky factor is the lower triangle of `lower`."""
+    half = np.tril(dpotri(lower, lower=1)[0])  # the other triangle is not touched
+    inverse = half + half.T
+    inverse[np.diag_indices_from(inverse)] /= 2
+    return inverse
+
+
 def _matern(x: Array, z: Array, log_params: Array) -> tuple[Array, Array]:
     """Matern kernel (n, m) of rows x and z, and minus twice its derivative by the squared scaled distance."""
     scales, signal = np.exp(log_params[:-3]), np.exp(2 * log_params[-3])
@@ -183,7 +192,7 @@ def _tune(x: Array, y: Array, weight: Array, max_iter: int) -> Array:
         except np.linalg.LinAlgError:
             return _NO_KERNEL, np.zeros_like(log_params)
         alpha = cho_solve(factor, y, check_finite=False)
-        inner = cho_solve(factor, np.eye(n), check_finite=False) - np.outer(alpha, alpha)
+        inner = _inverse(factor[0]) - np.outer(alpha, alpha)
         slope *= inner
         gradient = np.array(
             [0.5 * np.vdot(slope, part) * np.exp(-2 * p) for part, p in zip(squared, log_params, strict=False)]
