@@ -68,6 +68,8 @@ FEWEST_ROWS_OF_MIXTURE = 200
 COLUMNS_OF_MIXTURE = 8
 # Rows for each covariate from which on a network is tried.
 ROWS_OF_NETWORK = 20
+# Weight decay of networks that give a mixture: curves of a single covariate may bend more (ADR 24).
+DECAY_OF_MIXTURE, DECAY_OF_ONE_COVARIATE = 0.15, 0.03
 # The process of a fast fit, smaller to bound time; docs/results/peers.md has what a fast fit costs (`treecdf_fast`).
 FAST_PROCESS = GaussianProcess(n_tuning=150, n_inducing=300, max_iter=30)
 # Learning rate of the trees of a fast fit.
@@ -114,10 +116,11 @@ def default_mixture(n: int, q: int, effort: str) -> MixtureBoosting:
     return MixtureBoosting((3, 8), settings, 1000) if effort == "fast" else MixtureBoosting((3, 6, 10), settings)
 
 
-def default_network_mixture(n: int) -> MixtureNetwork:
-    """A mixture on n rows that networks give the parameters of (ADR 24)."""
+def default_network_mixture(n: int, q: int) -> MixtureNetwork:
+    """A mixture that networks give the parameters of, on n rows of q covariates (ADR 24)."""
     steps = 1500 if n <= CROWDED_ROWS else 3000
-    return MixtureNetwork(6, Network((64, 64), n_epochs=10**6, max_steps=steps, batch=128, rate=1e-2, decay=0.3))
+    decay = DECAY_OF_ONE_COVARIATE if q == 1 else DECAY_OF_MIXTURE
+    return MixtureNetwork(8, Network((64, 64), n_epochs=10**6, max_steps=steps, batch=128, rate=1e-2, decay=decay))
 
 
 def default_scales(n: int) -> BoostingSettings:

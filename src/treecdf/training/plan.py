@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from treecdf._common.protocols import Clusterer, Regressor
 from treecdf._common.typing import Array, Bound
-from treecdf.bases.components import ComponentLearner
+from treecdf.bases.components import ComponentLearner, MixtureLearner
 from treecdf.bases.learners import Learner, as_learner
 from treecdf.bases.stacked import Stack
 from treecdf.training.classifiers import MLP, BoostedTrees, Constant, Logistic, NodeClassifier, as_node_classifier
@@ -67,7 +67,7 @@ class Plan:
 
     conditional: Recipe | None  # one-outcome flows on a conditional base: the only outcome, or the links of chains
     base: Callable[[int, int], ComponentLearner]  # how that base is learnt from n rows of q covariates
-    mixtures: Mapping[str, Callable[[int, int], ComponentLearner]]  # other bases beside it, for shapes; by family
+    mixtures: Mapping[str, Callable[[int, int], MixtureLearner]]  # other bases beside it, for shapes; by family
     orders: Sequence[tuple[int, ...]]  # of the outcomes in the chains
     n_folds: int
     joint: Mapping[str, Recipe]  # families of flows of all outcomes at once
@@ -91,14 +91,14 @@ def make_plan(settings: FitSettings, n: int, q: int, bounds: Sequence[Bound], ha
         bounds=tuple(bounds),
         margin=settings.margin,
     )
-    conditional, joint, mixtures = None, dict[str, Recipe](), dict[str, Callable[[int, int], ComponentLearner]]()
+    conditional, joint, mixtures = None, dict[str, Recipe](), dict[str, Callable[[int, int], MixtureLearner]]()
     rotations = rotation_matrices(settings.rotations if d > 1 else None, d)
     if _is_conditional(settings, n, d):
         conditional = _conditional_recipe(settings, recipe, n)
         if settings.base == "auto" and settings.stages is None and n >= FEWEST_ROWS_OF_MIXTURE:
             mixtures["mixture"] = partial(default_mixture, effort=settings.effort)
             if settings.effort != "fast":
-                mixtures["network"] = _network_mixture
+                mixtures["network"] = default_network_mixture
         if _is_all_automatic(settings) and n <= MOST_ROWS_OF_BOX_FLOWS:
             joint = _joint_families(replace(recipe, base=_unconditional("auto", bounds)), q, has_repeats)
             rotations = _auto_rotations(settings.effort, bounds)
@@ -229,15 +229,10 @@ def _component_learner(settings: FitSettings, n: int, q: int) -> ComponentLearne
     if settings.base == "mixture":
         return default_mixture(n, q, settings.effort)
     if settings.base == "network":
-        return default_network_mixture(n)
+        return default_network_mixture(n, q)
     if isinstance(settings.base, str):
         return Stack(default_learners(n, q, settings.effort), default_scales(n))
     return Stack([as_learner(regressor) for regressor in settings.base], default_scales(n))
-
-
-def _network_mixture(n: int, q: int) -> ComponentLearner:
-    """How a network mixture is learnt from n rows, whatever the number q of covariates."""
-    return default_network_mixture(n)
 
 
 def _orders(d: int, effort: str) -> list[tuple[int, ...]]:
