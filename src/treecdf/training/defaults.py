@@ -6,6 +6,8 @@ bounds time; no run that varies it alone was kept.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from treecdf.bases.boosted_mixture import MixtureBoosting
 from treecdf.bases.learners import BoostedMean, GaussianProcess, Lasso, Learner, Neighbours, Network, Polynomial
 from treecdf.bases.learners.boosting import BoostingSettings
@@ -66,6 +68,8 @@ INDUCING_ROWS = 500
 FEWEST_ROWS_OF_MIXTURE = 200
 # Covariates that each tree of a boosted mixture sees on average, if there are so many.
 COLUMNS_OF_MIXTURE = 8
+# Covariates of a boosted mixture up to which its bins are fine, to bound time: they find jumps (ADR 24).
+MOST_FINE_COLUMNS = 10
 # Rows for each covariate from which on a network is tried.
 ROWS_OF_NETWORK = 20
 # Weight decay of networks that give a mixture: curves of a single covariate may bend more (ADR 24).
@@ -112,8 +116,13 @@ def default_mixture(n: int, q: int, effort: str) -> MixtureBoosting:
     """How a boosted mixture is learnt from n rows of q covariates (ADR 24)."""
     rate = 0.07 if n <= CROWDED_ROWS and effort != "fast" else 0.12
     fraction = max(0.65, min(1.0, COLUMNS_OF_MIXTURE / q))
-    settings = BoostingSettings(4, rate, 400, min_rows=10, subsample=0.6, column_fraction=fraction)
-    return MixtureBoosting((3, 8), settings, 1000) if effort == "fast" else MixtureBoosting((3, 6, 10), settings)
+    subsample = 0.6 if effort == "fast" else 0.8
+    settings = BoostingSettings(4, rate, 400, min_rows=10, subsample=subsample, column_fraction=fraction)
+    if effort == "fast":
+        return MixtureBoosting((3, 8), settings, 1000)
+    if q <= MOST_FINE_COLUMNS:
+        settings = replace(settings, n_bins=BINS_OF_MANY_ROWS)
+    return MixtureBoosting((3, 6, 10), settings)
 
 
 def default_network_mixture(n: int, q: int) -> MixtureNetwork:
