@@ -8,6 +8,7 @@ from math import comb
 
 import numpy as np
 import pytest
+from scipy import special
 from scipy.optimize import approx_fprime
 from scipy.stats import multivariate_normal
 from sklearn.exceptions import ConvergenceWarning
@@ -504,21 +505,25 @@ def test_trees_are_not_tried_again_when_a_smooth_learner_beat_them():
 # Networks
 
 
-def loss_of_network(layers, x, y, weight):
+def loss_of_network(layers, x, y, weight, activation=np.tanh):
     """Half the weighted mean squared error of every fold's network."""
     active = x
     for matrix, bias in layers[:-1]:
-        active = np.tanh(np.einsum("fbi,fio->fbo", active, matrix) + bias)
+        active = activation(np.einsum("fbi,fio->fbo", active, matrix) + bias)
     output = np.einsum("fbi,fio->fbo", active, layers[-1][0]) + layers[-1][1]
     return (weight * (output[..., 0] - y) ** 2).mean(axis=1) / 2
 
 
-def test_the_gradient_of_the_network_is_right():
+@pytest.mark.parametrize(
+    ("activation", "plain"), [(network.tanh, np.tanh), (network.silu, lambda z: z * special.expit(z))]
+)
+def test_the_gradient_of_the_network_is_right(activation, plain):
     rng = np.random.default_rng(0)
     sizes = [(3, 5), (5, 4), (4, 1)]
     layers = [(rng.normal(size=(2, a, b)), rng.normal(size=(2, 1, b))) for a, b in sizes]
     x, y, weight = rng.normal(size=(2, 7, 3)), rng.normal(size=(2, 7)), rng.uniform(0.5, 2, (2, 7))
-    gradients = network._gradients(layers, x, lambda output: (output - y[..., None]) * weight[..., None])
+    slope = lambda output: (output - y[..., None]) * weight[..., None]  # noqa: E731
+    gradients = network._gradients(layers, x, slope, activation)
     for layer, gradient in zip(layers, gradients, strict=True):
         for part, slope in zip(layer, gradient, strict=True):
             assert slope.shape == part.shape
@@ -527,7 +532,7 @@ def test_the_gradient_of_the_network_is_right():
                 ends = []
                 for sign in (1, -1):
                     part[at] = kept + sign * 1e-5
-                    ends.append(loss_of_network(layers, x, y, weight).sum())
+                    ends.append(loss_of_network(layers, x, y, weight, plain).sum())
                 part[at] = kept
                 assert slope[at] == pytest.approx((ends[0] - ends[1]) / 2e-5, rel=1e-5, abs=1e-7)
 
@@ -555,6 +560,22 @@ def test_a_network_is_tried_where_smooth_learners_beat_the_trees():
     assert not Network().is_worth_trying({"process": 0.5, "trees": 0.5})
     assert not Network().is_worth_trying({"process": 0.7, "trees": 0.5})
     assert not Network().is_worth_trying({"trees": 0.5})
+
+
+def test_covariates_of_no_relevance_hardly_enter_a_network():
+    x, y, _, _ = table(5, n=200, q=3, noise=0.1)
+
+    def slope(output, chosen):
+        return (output - y[chosen][..., None]).astype(np.float32)
+
+    relevance = np.array([[1.0, 1e-3, 1.0], [1e-3, 1.0, 1.0]])
+    learner, rows = Network((8,), max_steps=100, batch=32), [np.arange(200), np.arange(150)]
+    objective = network.Objective(np.zeros(1), slope)
+    rng = np.random.default_rng(0)
+    layers = learner.train(x.astype(np.float32), rows, objective, rng, network.silu, relevance)
+    size = np.abs(layers[0][0]).max(axis=2)
+    assert (size[relevance < 1] < 0.01).all()
+    assert (size[relevance == 1] > 0.1).all()
 
 
 def test_the_rate_rises_and_falls_once():

@@ -1,6 +1,7 @@
 """Boosted and network mixtures: modes that move, and all that a base must do."""
 
 from functools import cache
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -9,13 +10,15 @@ from scipy import stats
 from scipy.special import logsumexp
 
 from treecdf import TreeFlowRegressor, load_model
+from treecdf._common.steps import PLAIN_STEPS
 from treecdf.bases.boosted_mixture import MixtureBoosting
 from treecdf.bases.conditional import Conditional
 from treecdf.bases.learners.boosting import BoostingSettings
-from treecdf.bases.learners.network import Network
+from treecdf.bases.learners.network import Network, silu
+from treecdf.bases.looking import look_at_mixture
 from treecdf.bases.mean import TrainingRows
-from treecdf.bases.network_mixture import MixtureNetwork
-from treecdf.training.ensemble import look_at_mixture, weigh_families
+from treecdf.bases.network_mixture import MixtureNetwork, _relevance
+from treecdf.training.ensemble import _sees_shapes, _Trainer, weigh_families
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 LEARNERS = {
@@ -81,7 +84,7 @@ def test_no_component_collapses_on_repeated_values(name):
 
 def test_a_network_mixture_is_the_mean_of_its_networks():
     base, _ = base_of("network")
-    scores = base.components.networks.outputs(X_NEW[:20])
+    scores = base.components.networks.outputs(X_NEW[:20], silu)
     densities = []
     for log_scale, logits, location in (np.split(part, 3, axis=1) for part in scores):
         weights = np.exp(logits - logsumexp(logits, axis=1, keepdims=True))
@@ -122,7 +125,8 @@ def test_a_mixture_joins_where_it_helps_and_is_given_up_elsewhere():
     assert [family.name for family in plain.families_] == ["flow"]
 
 
-def test_the_look_is_in_the_unit_of_the_outcome():
+@every_learner
+def test_the_look_is_in_the_unit_of_the_outcome(name):
     class Rows:
         x, y, weight = X, Y[:, None], np.ones(len(Y))
 
@@ -130,8 +134,63 @@ def test_the_look_is_in_the_unit_of_the_outcome():
         y = 1000 * Y[:, None]
 
     fold = np.arange(len(Y)) % 5
-    small, huge = (look_at_mixture(LEARNERS["mixture"], rows, fold) for rows in (Rows, Huge))
-    assert small == pytest.approx(huge + np.log(1000), abs=1e-6)
+    (_, small, seen), (_, huge, _) = (look_at_mixture(LEARNERS[name], rows, fold) for rows in (Rows, Huge))
+    assert small == pytest.approx(huge + np.log(1000), abs=1e-3)
+    truth = log_density(X, Y)[seen].mean()
+    assert truth - 0.8 < small < truth + 0.1
+
+
+def test_a_look_decides_the_number_of_components_and_its_learner_looks_no_more(monkeypatch):
+    rows = TrainingRows(X, Y, np.ones(len(Y)), np.arange(len(Y)) % 5)
+    decided, _, _ = LEARNERS["mixture"].look(rows, -7.0, np.random.default_rng(0))
+    monkeypatch.delattr(MixtureBoosting, "look")
+    learnt = decided.cross_fit(rows, 0.0, -7.0, np.random.default_rng(0), PLAIN_STEPS)
+    assert (learnt.model.n_components,) == decided.counts
+    with pytest.raises(AttributeError):
+        LEARNERS["mixture"].cross_fit(rows, 0.0, -7.0, np.random.default_rng(0), PLAIN_STEPS)
+
+
+def test_a_look_at_networks_leaves_out_whole_folds():
+    rows = TrainingRows(X, Y, np.ones(len(Y)), np.arange(len(Y)) % 5)
+    _, _, seen = LEARNERS["network"].look(rows, -7.0, np.random.default_rng(0))
+    assert np.array_equal(seen, np.flatnonzero(rows.fold < 2))
+
+
+def test_networks_find_the_one_covariate_of_many_that_matters():
+    rng = np.random.default_rng(3)
+    x = np.column_stack([rng.normal(size=(len(X), 12)), X[:, 0]])
+    rows = TrainingRows(x, Y, np.ones(len(Y)), np.arange(len(Y)) % 5)
+    relevance = _relevance(rows, -7.0, np.random.default_rng(0))
+    assert relevance.shape == (5, 13)
+    assert (relevance[:, 12] == 1).all()
+    assert relevance[:, :12].max() < 0.3
+    assert relevance.min() > 0
+
+
+@pytest.mark.parametrize(
+    ("learner", "flow", "mixture", "is_worth"),
+    [
+        ("mixture", 0.0, None, True),
+        ("mixture", 2.0, None, False),  # far behind the flow
+        ("network", 0.0, 0.1, True),
+        ("network", 0.0, -0.1, True),  # trees may see less than networks do
+        ("network", 0.0, -0.3, False),  # not worth a look
+        ("network", 2.0, 2.1, False),  # the look is far behind
+        ("network", 0.0, None, False),  # the boosted mixture was given up, or is not there
+    ],
+)
+def test_which_mixtures_are_worth_training(learner, flow, mixture, is_worth):
+    """Levels are log densities of left-out rows above those of a normal distribution of the outcomes."""
+    level = stats.norm.logpdf(Y, Y.mean(), Y.std())
+    parts = {
+        name: SimpleNamespace(left_out=level + value)
+        for name, value in (("flow", flow), ("mixture", mixture))
+        if value is not None
+    }
+    table = SimpleNamespace(x=X, y=Y[:, None], weight=np.ones(len(Y)))
+    trainer = _Trainer(None, table, None, None, None)
+    found = trainer._worth_training(LEARNERS[learner], table, np.arange(len(Y)) % 5, parts)
+    assert (found is not None) == is_worth
 
 
 def test_links_of_a_chain_are_weighed_of_several_bases():
@@ -141,6 +200,21 @@ def test_links_of_a_chain_are_weighed_of_several_bases():
     kinds = [{type(flow.base.components).__name__ for flow in link.tree_flows()} for link in chain.links]
     assert "BoostedMixture" in kinds[0]
     assert np.isfinite(model.log_prob(X, y)).all()
+
+
+def test_box_flows_are_left_out_where_mixtures_see_shapes():
+    weight = np.array([1.0, 3.0])
+
+    def family(name, *left_out):
+        return SimpleNamespace(name=name, left_out=np.array(left_out))
+
+    flow = family("flow", 0.0, 0.0)
+    assert not _sees_shapes([flow], weight)
+    assert not _sees_shapes([flow, family("network", 0.01, 0.01)], weight)
+    assert not _sees_shapes([flow, family("network", 0.2, -0.1)], weight)
+    assert _sees_shapes([flow, family("mixture", -0.1, 0.2)], weight)
+    assert not _sees_shapes([family("flow", np.nan, np.nan), family("mixture", np.nan, np.nan)], weight)
+    assert not _sees_shapes([family("chain 0 1", 1.0, 1.0)], weight)
 
 
 def test_families_of_no_use_are_dropped():

@@ -13,7 +13,7 @@ from functools import partial
 import numpy as np
 
 from treecdf._common.steps import Steps
-from treecdf._common.typing import Array
+from treecdf._common.typing import Array, Ints
 from treecdf._kernels.tails import T5
 from treecdf.bases.components import Learnt, choose_tail, make_loss
 from treecdf.bases.learners.boosting import BoostedScores, BoostingSettings, boost_scores
@@ -32,29 +32,34 @@ class MixtureBoosting:
     counts: tuple[int, ...]
     settings: BoostingSettings
     n_look: int = 2000  # rows that numbers of components are compared on
+    tail: int = T5  # under which they are boosted
 
-    def look(self, rows: TrainingRows, floor: float, rng: np.random.Generator) -> tuple[int, int, float]:
-        """The best number of components on few rows and rounds, its tail, and the mean negative log-likelihood."""
+    def look(self, rows: TrainingRows, floor: float, rng: np.random.Generator) -> tuple[MixtureBoosting, float, Ints]:
+        """The learner with the best number of components and its tail on few rows and rounds.
+
+        Its mean negative log-likelihood, and the rows (m,) that it is of, come with it.
+        """
         chosen = np.sort(rng.permutation(len(rows.y))[: self.n_look])
         ends = None if rows.ends is None else rows.ends[chosen]
         few = TrainingRows(rows.x[chosen], rows.y[chosen], rows.weight[chosen], rows.fold[chosen] % 2, ends=ends)
         settings = replace(self.settings, rate=_LOOK_RATE, max_rounds=_LOOK_ROUNDS, patience=_LOOK_PATIENCE)
         found = []
         for n_components in self.counts:
-            _, left_out = _boost(few, n_components, T5, floor, settings, rng)
-            tail, _, loss = choose_tail(few.observed, left_out, few.weight, floor, T5)
+            _, left_out = _boost(few, n_components, self.tail, floor, settings, rng)
+            tail, _, loss = choose_tail(few.observed, left_out, few.weight, floor, self.tail)
             found.append((loss, n_components, tail))
         loss, n_components, tail = min(found)
-        return n_components, tail, loss
+        return replace(self, counts=(n_components,), tail=tail), loss, chosen
 
     def cross_fit(
         self, rows: TrainingRows, step: float, floor: float, rng: np.random.Generator, steps: Steps
     ) -> Learnt:
-        """The components, boosted with the number of them and the tail that the look chose."""
-        n_components, tail, _ = self.look(rows, floor, rng)
-        fit = partial(_boost, rows, n_components, tail, floor, self.settings, rng)
+        """The components, boosted; if there are several numbers of them a look chooses one, and their tail."""
+        decided = self if len(self.counts) == 1 else self.look(rows, floor, rng)[0]
+        (n_components,) = decided.counts
+        fit = partial(_boost, rows, n_components, decided.tail, floor, self.settings, rng)
         scores, left_out = steps.learn(rng, rows.x.shape[1], (len(rows.x), 3 * n_components), fit)
-        tail, shift, _ = choose_tail(rows.observed, left_out, rows.weight, floor, tail)
+        tail, shift, _ = choose_tail(rows.observed, left_out, rows.weight, floor, decided.tail)
         left_out[:, :n_components] += shift
         return Learnt(BoostedMixture(scores.moved(shift, n_components)), left_out, tail)
 

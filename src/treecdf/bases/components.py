@@ -63,6 +63,14 @@ class ComponentLearner(Protocol):
         ...
 
 
+class MixtureLearner(ComponentLearner, Protocol):
+    """A learner that a cheap look can tell of whether it is worth its time."""
+
+    def look(self, rows: TrainingRows, floor: float, rng: np.random.Generator) -> tuple[MixtureLearner, float, Ints]:
+        """The learner as the look decided it, the mean negative log-likelihood of left-out rows, and which (m,)."""
+        ...
+
+
 def describe_tail(tail: int) -> str:
     """A tail in words."""
     if tail == NORMAL:

@@ -15,6 +15,7 @@ from treecdf._common.typing import Array, Ints
 from treecdf.bases.learners.protocol import Learner, Predictor
 from treecdf.bases.straightening import Straightener, on_both_scales
 from treecdf.bases.taming import tame
+from treecdf.data.table import Table
 
 _LARGEST_ERROR = 1.5  # times the stack's: learners with a larger error get no component of their own
 _MOST_COMPONENTS = 3  # learners with a component of their own
@@ -33,6 +34,15 @@ class TrainingRows:
     scale: Straightener | None = None  # of long-tailed covariates, where it suits smooth learners better
     ends: Array | None = None  # (n, 2): of the cells that the outcomes were recorded in, if they were
     may_be_held: bool = True  # whether the model may hold some of these rows
+
+    @staticmethod
+    def of(table: Table, z: Array, fold: Ints, may_be_held: bool = True) -> TrainingRows:
+        """The rows of a table of one outcome with standardised covariates z (n, q), and cells where there are any."""
+        cells = None if table.cells is None else table.cells.of(0)
+        if cells is None:
+            return TrainingRows(z, table.y[:, 0], table.weight, fold, may_be_held=may_be_held)
+        ends = np.hstack([cells.lower, cells.upper])
+        return TrainingRows(z, cells.value[:, 0], table.weight, fold, ends=ends, may_be_held=may_be_held)
 
     @property
     def observed(self) -> Array:

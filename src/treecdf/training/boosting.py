@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 
 from treecdf._common.telling import part, share_done
-from treecdf._common.typing import Array, Ints
+from treecdf._common.typing import Ints
 from treecdf.bases.box import Support
 from treecdf.bases.components import ComponentLearner
 from treecdf.bases.conditional import Conditional
@@ -108,7 +108,7 @@ def fit_conditional_flows(
     fold, validation = left_out.fold, left_out.validation
     standardize = Standardizer.fit(table.x, table.weight)
     z = standardize(table.x)
-    training_rows = rows_to_learn(table, z, fold, recipe.remember_rows)
+    training_rows = TrainingRows.of(table, z, fold, recipe.remember_rows)
     share_of_base = _SHARE_OF_BASE if recipe.max_trees else 1.0
     with part("base", 0.0, share_of_base):
         base, parameters = Conditional.cross_fit(learner, training_rows, recipe.bounds[0], rng, context.steps)
@@ -127,18 +127,6 @@ def fit_conditional_flows(
         log_density = np.empty(len(table))
         log_density[np.argsort(fold, kind="stable")] = fitted.left_out
     return replace(fitted, flows=flows, left_out=log_density)
-
-
-def rows_to_learn(table: Table, z: Array, fold: Ints, may_be_held: bool = True) -> TrainingRows:
-    """Rows of one outcome for a conditional base: standardised covariates z (n, q), and cells where there are any.
-
-    may_be_held: whether the model may hold some of the rows.
-    """
-    cells = None if table.cells is None else table.cells.of(0)
-    if cells is None:
-        return TrainingRows(z, table.y[:, 0], table.weight, fold, may_be_held=may_be_held)
-    ends = np.hstack([cells.lower, cells.upper])
-    return TrainingRows(z, cells.value[:, 0], table.weight, fold, ends=ends, may_be_held=may_be_held)
 
 
 @dataclass(frozen=True)

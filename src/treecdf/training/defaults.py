@@ -75,8 +75,12 @@ INDUCING_ROWS = 500
 FEWEST_ROWS_OF_MIXTURE = 200
 # Covariates that each tree of a boosted mixture sees on average, if there are so many.
 COLUMNS_OF_MIXTURE = 8
+# Covariates of a boosted mixture up to which its bins are fine, to bound time: they find jumps (ADR 24).
+MOST_FINE_COLUMNS = 10
 # Rows for each covariate from which on a network is tried.
 ROWS_OF_NETWORK = 20
+# Weight decay of networks that give a mixture: curves of a single covariate may bend more (ADR 24).
+DECAY_OF_MIXTURE, DECAY_OF_ONE_COVARIATE = 0.15, 0.03
 # The process of a fast fit, smaller to bound time; docs/results/peers.md has what a fast fit costs (`treecdf_fast`).
 FAST_PROCESS = GaussianProcess(n_tuning=150, n_inducing=300, max_iter=30)
 # Learning rate of the trees of a fast fit.
@@ -123,14 +127,20 @@ def default_mixture(n: int, q: int, effort: str) -> MixtureBoosting:
     """How a boosted mixture is learnt from n rows of q covariates (ADR 24)."""
     rate = 0.07 if n <= CROWDED_ROWS and effort != "fast" else 0.12
     fraction = max(0.65, min(1.0, COLUMNS_OF_MIXTURE / q))
-    settings = BoostingSettings(4, rate, 400, min_rows=10, subsample=0.6, column_fraction=fraction)
-    return MixtureBoosting((3, 8), settings, 1000) if effort == "fast" else MixtureBoosting((3, 6, 10), settings)
+    subsample = 0.6 if effort == "fast" else 0.8
+    settings = BoostingSettings(4, rate, 400, min_rows=10, subsample=subsample, column_fraction=fraction)
+    if effort == "fast":
+        return MixtureBoosting((3, 8), settings, 1000)
+    if q <= MOST_FINE_COLUMNS:
+        settings = replace(settings, n_bins=BINS_OF_MANY_ROWS)
+    return MixtureBoosting((3, 6, 10), settings)
 
 
-def default_network_mixture(n: int) -> MixtureNetwork:
-    """A mixture on n rows that networks give the parameters of (ADR 24)."""
+def default_network_mixture(n: int, q: int) -> MixtureNetwork:
+    """A mixture that networks give the parameters of, on n rows of q covariates (ADR 24)."""
     steps = 1500 if n <= CROWDED_ROWS else 3000
-    return MixtureNetwork(6, Network((64, 64), n_epochs=10**6, max_steps=steps, batch=128, rate=1e-2, decay=0.3))
+    decay = DECAY_OF_ONE_COVARIATE if q == 1 else DECAY_OF_MIXTURE
+    return MixtureNetwork(8, Network((64, 64), n_epochs=10**6, max_steps=steps, batch=128, rate=1e-2, decay=decay))
 
 
 def default_scales(n: int) -> BoostingSettings:

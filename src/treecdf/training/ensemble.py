@@ -13,12 +13,9 @@ from scipy.special import logsumexp
 
 from treecdf._common.steps import Interrupted, Sizes
 from treecdf._common.typing import Array, Ints, Units
-from treecdf.bases.boosted_mixture import MixtureBoosting
-from treecdf.bases.components import ComponentLearner
-from treecdf.bases.conditional import smallest_log_scale
-from treecdf.bases.transform import OutcomeTransform
-from treecdf.data.recording import recording_step
-from treecdf.data.scaling import Standardizer
+from treecdf.bases.components import ComponentLearner, MixtureLearner
+from treecdf.bases.looking import look_at_mixture
+from treecdf.bases.network_mixture import MixtureNetwork
 from treecdf.data.table import Table
 from treecdf.data.units import draw_folds, set_aside
 from treecdf.flows.chain import Chain
@@ -32,7 +29,6 @@ from treecdf.training.boosting import (
     fit_conditional_flows,
     fit_flow,
     fit_streamed_flow,
-    rows_to_learn,
 )
 from treecdf.training.context import TrainingContext
 from treecdf.training.jobs import Job, Workers
@@ -43,10 +39,12 @@ from treecdf.training.sources.rows import Source
 ALONE, LINKS = "the family 'flow'", "links of the chains"  # what is being trained, in the line of progress
 _HOPELESS = 0.1  # nats a row behind the best family: not worth training the rest of a family
 _NOT_WORTH_IT = 0.2  # nats a row that a mixture may be behind at a first look, on few rows, to be trained
-_WORTH_A_NETWORK = 0.02  # nats a row that the boosted mixture has to be ahead for networks to be tried
+_NOT_WORTH_A_LOOK = 0.15  # nats a row that the boosted mixture may be behind for a look at networks
+_NOT_WORTH_A_NETWORK = 0.03  # nats a row that networks may be behind at that look, of few steps, to be trained
+_AHEAD = 0.02  # nats a row that mixtures are ahead of the stacked learners where they see shapes
 _WORTH_A_FAMILY = 0.001  # nats a row that a family of little weight has to add to the others
 _WORTH_A_FAMILY_IN_ALL = 5.0  # nats that any family has to add to the others, all rows together
-_LITTLE_WEIGHT = 0.05
+_LITTLE_WEIGHT = 0.1
 _NO_WEIGHT = 1e-3  # families of less weight are dropped
 
 
@@ -84,7 +82,8 @@ def fit_ensemble(
     """
     trainer = _Trainer(plan, table, validation, rng, workers)
     families = trainer.chains()
-    families += trainer.joint_families(families)
+    if not _sees_shapes(families, trainer.left_out_rows.weight):
+        families += trainer.joint_families(families)
     if not families:
         raise KeyboardInterrupt
     left_out = np.column_stack([family.left_out for family in families])
@@ -114,22 +113,6 @@ def weigh_families(left_out: Array, weight: Array) -> tuple[list[int], Array]:
             break
         kept, weights = rest, without
     return kept, weights
-
-
-def look_at_mixture(learner: MixtureBoosting, table: Table, fold: Ints) -> float:
-    """Mean log density of left-out rows, in the outcome's own unit, after a few rounds on a sample of the rows."""
-    rng = np.random.default_rng(0)  # of its own: families after it do not depend on whether there was a look
-    standardize = Standardizer.fit(table.x, table.weight)
-    rows = rows_to_learn(table, standardize(table.x), fold)
-    weight, has_cells = rows.weight, rows.ends is not None
-    transform = OutcomeTransform.fit(rows.y, weight)
-    g, unit = transform.forward(rows.y)
-    if table.cells is not None and has_cells:
-        unit = -np.log(table.cells.width[:, 0])
-    ends = None if rows.ends is None else transform.forward(rows.ends)[0]
-    floor = smallest_log_scale(recording_step(rows.y) / transform.scale, has_cells)
-    _, _, loss = learner.look(replace(rows, y=g, ends=ends), floor, rng)
-    return float(weight @ unit / weight.sum()) - loss
 
 
 def fit_streamed(
@@ -201,7 +184,7 @@ class _Trainer:
     def _add_mixtures(
         self,
         name: str,
-        learner: Callable[[int, int], ComponentLearner],
+        learner: Callable[[int, int], MixtureLearner],
         fitted: dict[tuple[int, tuple[int, ...]], dict[str, Fitted | None]],
         fold: Ints,
     ) -> None:
@@ -211,8 +194,8 @@ class _Trainer:
         self.workers.look(f"the family {name!r}")
         for link, parts in fitted.items():
             table = _link_table(self.table, *link)
-            components = learner(*table.x.shape)
-            if self._is_worth_training(components, table, fold, parts):
+            components = self._worth_training(learner(*table.x.shape), table, fold, parts)
+            if components is not None:
                 jobs[link] = self._link_job(recipe, *link, fold, components)
         if not jobs:
             return
@@ -222,17 +205,25 @@ class _Trainer:
             if part is None:
                 self.workers.missing.append(f"the family {name!r}")
 
-    def _is_worth_training(
-        self, learner: ComponentLearner, table: Table, fold: Ints, parts: Mapping[str, Fitted | None]
-    ) -> bool:
-        """Whether a mixture may help beside the parts: by a cheap look, or because another mixture did."""
-        found = {name: part.left_out for name, part in parts.items() if part is not None}
-        means = {name: float(np.mean(values)) for name, values in found.items() if values is not None}
-        if "flow" not in means:
-            return False
-        if isinstance(learner, MixtureBoosting):
-            return look_at_mixture(learner, table, fold) > means["flow"] - _NOT_WORTH_IT
-        return means.get("mixture", -np.inf) > means["flow"] + _WORTH_A_NETWORK
+    def _worth_training(
+        self, learner: MixtureLearner, table: Table, fold: Ints, parts: Mapping[str, Fitted | None]
+    ) -> MixtureLearner | None:
+        """A mixture that may help beside the parts, as a cheap look decided it; None if it is far behind them."""
+        flow, boosted = parts["flow"], parts.get("mixture")
+        if flow is None or flow.left_out is None:
+            return None
+        is_network = isinstance(learner, MixtureNetwork)
+        if is_network:
+            if boosted is None or boosted.left_out is None:
+                return None
+            ahead = float(np.average(boosted.left_out - flow.left_out, weights=self.left_out_rows.weight))
+            if ahead < -_NOT_WORTH_A_LOOK:
+                return None
+        decided, value, seen = look_at_mixture(learner, table, fold)
+        if self.validation is not None:
+            seen = np.arange(len(self.validation))
+        others = float(np.average(flow.left_out[seen], weights=self.left_out_rows.weight[seen]))
+        return decided if value > others - (_NOT_WORTH_A_NETWORK if is_network else _NOT_WORTH_IT) else None
 
     def _link_job(
         self, recipe: Recipe, outcome: int, given: Sequence[int], fold: Ints, learner: ComponentLearner | None = None
@@ -339,6 +330,12 @@ def _link_table(table: Table, outcome: int, given: Sequence[int]) -> Table:
     x = np.ascontiguousarray(np.hstack([table.x, table.y[:, list(given)]])) if given else table.x
     cells = None if table.cells is None else table.cells.of(outcome)
     return replace(table, x=x, y=table.y[:, [outcome]], cells=cells)
+
+
+def _sees_shapes(families: Sequence[Family], weight: Array) -> bool:
+    """Whether mixtures of the only outcome are so far ahead that flows on unconditional bases have little to add."""
+    means = {family.name: float(np.average(family.left_out, weights=weight)) for family in families}
+    return "flow" in means and max(means.values()) > means["flow"] + _AHEAD
 
 
 def _is_hopeless(first: Fitted, aside: Table | Ints | None, others: Sequence[Family], rows: Table) -> bool:

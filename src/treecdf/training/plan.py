@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from treecdf._common.protocols import Clusterer, Regressor
 from treecdf._common.typing import Array, Bound
-from treecdf.bases.components import ComponentLearner
+from treecdf.bases.components import ComponentLearner, MixtureLearner
 from treecdf.bases.learners import Learner, as_learner
 from treecdf.bases.stacked import Stack
 from treecdf.training.classifiers import MLP, BoostedTrees, Constant, Logistic, NodeClassifier, as_node_classifier
@@ -70,7 +70,7 @@ class Plan:
 
     conditional: Recipe | None  # one-outcome flows on a conditional base: the only outcome, or the links of chains
     base: Callable[[int, int], ComponentLearner]  # how that base is learnt from n rows of q covariates
-    mixtures: Mapping[str, Callable[[int, int], ComponentLearner]]  # other bases beside it, for shapes; by family
+    mixtures: Mapping[str, Callable[[int, int], MixtureLearner]]  # other bases beside it, for shapes; by family
     orders: Sequence[tuple[int, ...]]  # of the outcomes in the chains
     n_folds: int
     joint: Mapping[str, Recipe]  # families of flows of all outcomes at once
@@ -95,14 +95,14 @@ def make_plan(settings: FitSettings, n: int, q: int, bounds: Sequence[Bound], ha
         margin=settings.margin,
         remember_rows=bool(settings.remember_rows),
     )
-    conditional, joint, mixtures = None, dict[str, Recipe](), dict[str, Callable[[int, int], ComponentLearner]]()
+    conditional, joint, mixtures = None, dict[str, Recipe](), dict[str, Callable[[int, int], MixtureLearner]]()
     rotations = rotation_matrices(settings.rotations if d > 1 else None, d)
     if _is_conditional(settings, n, d):
         conditional = _conditional_recipe(settings, recipe, n)
         if settings.base == "auto" and settings.stages is None and n >= FEWEST_ROWS_OF_MIXTURE:
             mixtures["mixture"] = partial(default_mixture, effort=settings.effort)
             if settings.effort != "fast":
-                mixtures["network"] = _network_mixture
+                mixtures["network"] = default_network_mixture
         if _is_all_automatic(settings) and n <= MOST_ROWS_OF_BOX_FLOWS:
             joint = _joint_families(replace(recipe, base=_unconditional("auto", bounds)), q, has_repeats)
             rotations = _auto_rotations(settings.effort, bounds)
@@ -235,17 +235,12 @@ def _component_learner(settings: FitSettings, n: int, q: int) -> ComponentLearne
     if settings.base == "mixture":
         return default_mixture(n, q, settings.effort)
     if settings.base == "network":
-        return default_network_mixture(n)
+        return default_network_mixture(n, q)
     if isinstance(settings.base, str):
         n_remembered = default_remembered(n, q) if settings.remember_rows else 0
         learners = default_learners(n, q, settings.effort, settings.remember_rows)
         return Stack(learners, default_scales(n), n_remembered)
     return Stack([as_learner(regressor) for regressor in settings.base], default_scales(n))
-
-
-def _network_mixture(n: int, q: int) -> ComponentLearner:
-    """How a network mixture is learnt from n rows, whatever the number q of covariates."""
-    return default_network_mixture(n)
 
 
 def _orders(d: int, effort: str) -> list[tuple[int, ...]]:

@@ -16,9 +16,13 @@ from treecdf._common.typing import Array, Ints
 
 Floats = NDArray[np.float32]
 Layers = list[tuple[Floats, Floats]]  # matrix (folds, inputs, outputs) and bias (folds, 1, outputs) of each layer
+Activation = Callable[[Floats], tuple[Floats, Floats]]
 _FAR = 5.0  # standard deviations: covariates beyond are held
 _STEPS_A_TELLING = 20  # after so many steps the line of progress is told again
+_STEEP = np.float32(50)  # inputs of a unit beyond are held where its logistic function is taken: it is 0 or 1 there
 _CHUNK_ROWS = 8192  # rows that are predicted together
+_SHARPNESS = 2.0  # weights of a single covariate to begin with; those of several are smaller
+_SPREAD = 0.5  # standard deviation of biases of later layers to begin with
 _CLEARLY_BEATS = 0.9  # a network is tried if the error of the Gaussian process is below this share of the trees'
 
 
@@ -28,6 +32,32 @@ class Slope(Protocol):
     def __call__(self, output: Floats, chosen: Ints) -> Floats:
         """Derivatives (folds, batch, outputs) at the outputs of the rows `chosen` (folds, batch)."""
         ...
+
+
+def tanh(z: Floats) -> tuple[Floats, Floats]:
+    """What a unit makes of its input, and the derivative of that."""
+    active = np.tanh(z)
+    return active, 1 - active * active
+
+
+def silu(z: Floats) -> tuple[Floats, Floats]:
+    """z times its logistic function, a ramp with a soft bend, and the derivative of that."""
+    one = np.float32(1)
+    share = one / (one + np.exp(-np.clip(z, -_STEEP, _STEEP)))
+    active = z * share
+    return active, share + active * (one - share)
+
+
+@dataclass(frozen=True)
+class Objective:
+    """What networks learn: where their outputs begin, and the derivative of the loss by them.
+
+    `watch` is called with the layers and the share of the steps done after each step.
+    """
+
+    start: Array  # (outputs,)
+    slope: Slope
+    watch: Callable[[Layers, float], None] | None = None
 
 
 @dataclass(frozen=True)
@@ -97,7 +127,7 @@ class Network:
         def slope(output: Floats, chosen: Ints) -> Floats:
             return (output - target[chosen][..., None]) * relative[chosen][..., None]
 
-        layers = self.train(single, rows, np.zeros(1), slope, rng)
+        layers = self.train(single, rows, Objective(np.zeros(1), slope), rng)
         fitted = FittedNetworks(tuple(layers))
         return fitted, fitted.outputs(x)[fold, np.arange(len(x)), 0]
 
@@ -105,23 +135,21 @@ class Network:
         self,
         x: Floats,
         rows: list[Ints],
-        start: Array,
-        slope: Slope,
+        objective: Objective,
         rng: np.random.Generator,
-        watch: Callable[[Layers, float], None] | None = None,
+        activation: Activation = tanh,
+        relevance: Array | None = None,
     ) -> Layers:
         """The layers of one network for each fold, trained on its rows of x (n, q).
 
-        Outputs begin near `start` (outputs,); `slope` is the derivative of the loss by them. `watch` is called with the
-        layers and the share of the steps done after each step.
+        With a `relevance` (folds, q) networks begin with small weights of covariates of little relevance, and change
+        them in small steps.
         """
         n_folds = len(rows)
-        sizes = (x.shape[1], *self.hidden, len(start))
-        layers: Layers = []
-        for k, (a, b) in enumerate(pairwise(sizes)):
-            matrix = rng.normal(size=(n_folds, a, b)) * np.sqrt((1.0 if k < len(self.hidden) else 0.1) / a)
-            layers.append((matrix.astype(np.float32), np.zeros((n_folds, 1, b), np.float32)))
-        layers[-1][1][:] = start
+        factor = np.ones((n_folds, x.shape[1]), np.float32) if relevance is None else relevance.astype(np.float32)
+        layers = self._first_layers(factor, objective.start, rng)
+        if activation is silu:
+            self._spread(layers, x, factor, rows, rng)
         adam = _Adam(layers)
         queue = [np.empty(0, np.int64)] * n_folds
         n_steps = min(self.max_steps, 1 + self.n_epochs * max(len(own) for own in rows) // self.batch)
@@ -133,11 +161,36 @@ class Network:
                     queue[f] = np.concatenate([queue[f], rng.permutation(rows[f])])
             chosen = np.stack([q[: self.batch] if len(q) >= self.batch else np.resize(q, self.batch) for q in queue])
             queue = [q[self.batch :] for q in queue]
-            gradients = _gradients(layers, x[chosen], partial(slope, chosen=chosen))
+            slope = partial(objective.slope, chosen=chosen)
+            gradients = _gradients(layers, x[chosen] * factor[:, None], slope, activation)
             adam.step(gradients, self.rate * _one_cycle(step / n_steps), self.decay)
-            if watch is not None:
-                watch(layers, (step + 1) / n_steps)
+            if objective.watch is not None:
+                objective.watch(_on_covariates(layers, factor), (step + 1) / n_steps)
+        return _on_covariates(layers, factor)
+
+    def _first_layers(self, factor: Floats, start: Array, rng: np.random.Generator) -> Layers:
+        """Layers to begin with, for covariates times `factor` (folds, q); outputs are near `start` (outputs,)."""
+        n_folds, q = factor.shape
+        layers: Layers = []
+        for k, (a, b) in enumerate(pairwise((q, *self.hidden, len(start)))):
+            matrix = rng.normal(size=(n_folds, a, b)) * np.sqrt((1.0 if k < len(self.hidden) else 0.1) / a)
+            layers.append((matrix.astype(np.float32), np.zeros((n_folds, 1, b), np.float32)))
+        layers[0][0][:] *= np.sqrt(q / (factor**2).sum(axis=1))[:, None, None]
+        layers[-1][1][:] = start
         return layers
+
+    def _spread(self, layers: Layers, x: Floats, factor: Floats, rows: list[Ints], rng: np.random.Generator) -> None:
+        """Let the bend of every unit of the first layer pass through a row, those of the others be anywhere.
+
+        With few covariates that matter bends are sharper: rows are dense enough to see more there.
+        """
+        for f, own in enumerate(rows):
+            n_relevant = float((factor[f] ** 2).sum() / (factor[f] ** 2).max())
+            layers[0][0][f] *= max(_SHARPNESS / np.sqrt(n_relevant), 1.0)
+            at = x[rng.choice(own, self.hidden[0])] * factor[f]
+            layers[0][1][f, 0] = -(at * layers[0][0][f].T).sum(axis=1)
+        for _, bias in layers[1:-1]:
+            bias[:] = _SPREAD * rng.normal(size=bias.shape)
 
 
 @dataclass(frozen=True)
@@ -151,30 +204,42 @@ class FittedNetworks:
         """The number of outputs of each network."""
         return int(self.layers[-1][0].shape[2])
 
-    def outputs(self, x: Array) -> Array:
+    def outputs(self, x: Array, activation: Activation = tanh) -> Array:
         """Outputs (folds, n, outputs) of every network."""
         parts = []
         for i in range(0, len(x), _CHUNK_ROWS):
             active = np.clip(x[i : i + _CHUNK_ROWS], -_FAR, _FAR).astype(np.float32)[None]
             for matrix, bias in self.layers[:-1]:
-                active = np.tanh(active @ matrix + bias)
+                active = activation(active @ matrix + bias)[0]
             matrix, bias = self.layers[-1]
             parts.append(active @ matrix + bias)
         return np.concatenate(parts, axis=1).astype(np.float64)
+
+    def only(self, f: int) -> FittedNetworks:
+        """The network of one fold."""
+        return FittedNetworks(tuple((matrix[f : f + 1], bias[f : f + 1]) for matrix, bias in self.layers))
 
     def __call__(self, x: Array) -> Array:
         """Predictions (n,) of standardised covariates x (n, q): the mean over the folds' networks of one output."""
         return self.outputs(x)[..., 0].mean(axis=0)
 
 
-def _gradients(layers: Layers, x: Floats, slope: Callable[[Floats], Floats]) -> Layers:
+def _on_covariates(layers: Layers, factor: Floats) -> Layers:
+    """Layers for covariates as they are, from those for covariates times `factor` (folds, q)."""
+    matrix, bias = layers[0]
+    return [(matrix * factor[..., None], bias), *layers[1:]]
+
+
+def _gradients(layers: Layers, x: Floats, slope: Callable[[Floats], Floats], activation: Activation = tanh) -> Layers:
     """Gradients of the mean loss of rows x (folds, batch, q), in the shapes of the layers.
 
     slope: the derivative of the loss by the outputs (folds, batch, outputs), which it is given.
     """
-    active = [x]
+    active, rises = [x], []
     for matrix, bias in layers[:-1]:
-        active.append(np.tanh(active[-1] @ matrix + bias))
+        value, rise = activation(active[-1] @ matrix + bias)
+        active.append(value)
+        rises.append(rise)
     matrix, bias = layers[-1]
     output = active[-1] @ matrix + bias
     back = slope(output) / np.float32(x.shape[1])
@@ -182,7 +247,7 @@ def _gradients(layers: Layers, x: Floats, slope: Callable[[Floats], Floats]) -> 
     for k in range(len(layers) - 1, -1, -1):
         gradients.append((active[k].transpose(0, 2, 1) @ back, back.sum(axis=1, keepdims=True)))
         if k:
-            back = (back @ layers[k][0].transpose(0, 2, 1)) * (1 - active[k] ** 2)
+            back = (back @ layers[k][0].transpose(0, 2, 1)) * rises[k - 1]
     return gradients[::-1]
 
 
