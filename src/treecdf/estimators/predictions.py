@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, overload
+import copy
+from typing import TYPE_CHECKING, Any, Self, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -10,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from treecdf._common.protocols import Seed
 from treecdf._common.typing import Array
-from treecdf._common.validation import check_setting
+from treecdf._common.validation import check_setting, is_real
 from treecdf.bases.atoms import Atoms
 from treecdf.data.columns import Covariates
 from treecdf.data.exposure import read_exposure
@@ -18,13 +19,14 @@ from treecdf.data.recording import AnyGrid
 from treecdf.data.table import is_dask, read_covariates, read_outcomes, read_weights
 from treecdf.estimators.state import schema_of
 from treecdf.flows.arguments import interval_levels
+from treecdf.flows.compacting import compact_families, compact_mixture
 from treecdf.flows.continuous import FlowDistribution
 from treecdf.flows.distribution import ConditionalDistribution
 from treecdf.flows.exposed import ExposedDistribution
 from treecdf.flows.mixture import Mixture
 from treecdf.flows.recorded import as_recorded
 from treecdf.flows.results import Family
-from treecdf.flows.summary import notes_on_columns, summarize
+from treecdf.flows.summary import note_on_compacting, notes_on_columns, summarize
 from treecdf.training.jobs import n_threads
 
 if TYPE_CHECKING:
@@ -275,6 +277,60 @@ class Predictions:
         counted = weight > 0  # an impossible outcome of no weight must not count either
         relative = weight[counted] / weight.max()  # sums of very large weights overflow
         return float(np.average(log_prob[counted], weights=relative))
+
+    def compact(self, X: ArrayLike, y: ArrayLike, tolerance: float = 0.01) -> Self:
+        """A smaller model that says nearly the same of these rows; the model itself stays as it is.
+
+        Members, folds and trees are left out, the least missed first. What is left is a model like any other: density,
+        CDF and quantiles agree exactly. `summary` says what was left out.
+
+        Parameters
+        ----------
+        X : array or frame of shape (n, q)
+            Covariates, best of rows that the model was not fitted to: its own fit them too well.
+        y : array, series or frame of shape (n,) or (n, d)
+            Outcomes. Those that are atoms do not count.
+        tolerance : float, default 0.01
+            How much log densities may change, as the mean of the absolute differences over the rows, in nats.
+
+        Returns
+        -------
+        TreeFlowRegressor
+            The smaller model.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from treecdf import TreeFlowRegressor
+        >>> x = np.linspace(0, 1, 90)[:, None]
+        >>> y = x[:, 0] + 0.1 * np.random.default_rng(0).normal(size=90)
+        >>> model = TreeFlowRegressor(effort="fast", max_trees=5, random_state=0).fit(x[::2], y[::2])
+        >>> small = model.compact(x[1::2], y[1::2], tolerance=0.1)
+        >>> len(small.mixture_.members) <= len(model.mixture_.members)
+        True
+        >>> bool(abs(small.log_prob(x[1::2], y[1::2]) - model.log_prob(x[1::2], y[1::2])).mean() <= 0.1)
+        True
+        """
+        check_is_fitted(self, "mixture_")
+        is_valid = is_real(tolerance) and 0 <= tolerance < np.inf
+        check_setting("tolerance", tolerance, is_valid, "a number of at least 0")
+        x, values = read_covariates(schema_of(self), X), read_outcomes(y, self.n_outcomes_)
+        if len(values) != len(x):
+            raise ValueError(f"X has {len(x)} rows and y has {len(values)}: they must have the same number.")
+        if self.atoms_ is not None:
+            counted = ~np.isin(values[:, 0], self.atoms_.values)
+            x, values = x[counted], values[counted]
+        if not len(x):
+            raise ValueError("All outcomes are atoms: expected rows that tell what may be left out.")
+        found = compact_mixture(self.mixture_, values, x, float(tolerance))
+        families, weights = compact_families(self.families_, self.family_weights_, found)
+        small = copy.copy(self)
+        small.mixture_, small.families_, small.family_weights_ = found.mixture, families, weights
+        small.n_trees_ = sum(len(stage) for flow in found.mixture.tree_flows() for stage in flow.stages)
+        flows = tuple(len(mixture.tree_flows()) for mixture in (found.mixture, self.mixture_))
+        note = note_on_compacting(tolerance, flows, (small.n_trees_, self.n_trees_), found.change, len(x))
+        small.notes_ = (*self.notes_, note)
+        return small
 
     def summary(self) -> str:
         """What was trained and chosen, in words.

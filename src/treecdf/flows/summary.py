@@ -73,6 +73,16 @@ def note_on_repeats(stage: EndedStage) -> str:
     return f"note: {_ended(stage)}, at outcomes that repeat: their density grows without bound"
 
 
+def note_on_compacting(
+    tolerance: float, flows: tuple[int, ...], trees: tuple[int, int], change: float, n_rows: int
+) -> str:
+    """A line of the summary about what was left out of a larger model; flows and trees: how many are left of all."""
+    return (
+        f"note: compacted with the tolerance {tolerance:g}: {flows[0]} of {flows[1]} flow(s) and {trees[0]} of "
+        f"{trees[1]} trees are left; log densities of {n_rows} rows changed by {change:.2g} on average"
+    )
+
+
 def warning_about_repeats(stages: Sequence[EndedStage]) -> str | None:
     """What a person should hear of stages that ended at outcomes that repeat; None if that is as it should be.
 
