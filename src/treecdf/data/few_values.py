@@ -20,7 +20,9 @@ _ROWS_OF_A_LISTED_VALUE = 5, 20  # distinct rows for each of these, on average
 _EXPECTED = 5.0  # rows that a gap between two values has, by its neighbours, if it is no gap by chance
 _EXPECTED_BEYOND = 1.0  # rows that the next value would have, going by the last two, if nothing ended there
 _ROWS_OF_AN_END = 5  # that the last value needs for that
-_SAME_VALUE = 1e-12  # of the largest values, outliers aside: outcomes that are nearer to one another differ by rounding only
+_SAME_VALUE = (
+    1e-12  # of the largest values, outliers aside: outcomes that are nearer to one another differ by rounding only
+)
 _OFF_GRID = 1e-2  # of a step: outcomes that are farther from every point are on no grid
 _MOST_CELLS_IN_ALL = 1e7  # between the smallest and the largest outcome
 
