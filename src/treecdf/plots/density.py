@@ -97,12 +97,12 @@ class ConditionalDensityDisplay:
         if points is not None and len(points) != len(distribution):
             raise ValueError(f"X has {len(distribution)} rows and y has {len(points)}: they must have the same number.")
         shown = None if points is None else points[:, j]
-        own = _labels(labels, len(distribution)), names[j : j + 1], shown
+        own_labels, own_name = _labels(labels, len(distribution)), names[j : j + 1]
         bars = _bars(distribution) if d == 1 else None
         if bars is not None:
-            return cls(*bars, *own, is_discrete=True).plot(ax)
+            return cls(*bars, own_labels, own_name, shown, is_discrete=True).plot(ax)
         grid, density = _curves(distribution, n_grid or 400) if d == 1 else _curves_of_draws(distribution.marginal(j))
-        return cls(grid, density, *own).plot(ax)
+        return cls(grid, density, own_labels, own_name, shown).plot(ax)
 
     def plot(self, ax: Axes | None = None) -> Self:
         """Draw on the given axes or on new ones."""
