@@ -434,9 +434,10 @@ def test_units_of_the_log_density_are_told():
 
 def test_two_values_want_a_classifier():
     x = np.random.default_rng(0).normal(size=(200, 1))
-    summary = small().fit(x, (x[:, 0] > 0).astype(float)).summary()
-    assert "the outcome has two values, 0 and 1: a classifier is what is wanted" in summary
-    assert "atoms='auto' gives their probabilities" in summary
+    two = "the outcome has two values, 0 and 1: a classifier is what is wanted"
+    y = (x[:, 0] > 0).astype(float)
+    assert f"{two}; each has its probability here; resolution=None" in small().fit(x, y).summary()
+    assert f"{two}; atoms='auto' gives their probabilities" in small(resolution=None).fit(x, y).summary()
 
 
 def test_the_summary_explains_its_words():

@@ -170,7 +170,7 @@ def notes(table: Table, atoms: Setting, resolution: Setting, in_memory: bool = T
     if grid is not None:
         told.append(
             "note: the log density of an outcome on a grid is the log of its cell's probability over the cell's width; "
-            "a plain density may be higher, by spikes: compare by CRPS (treecdf.metrics.crps_scorer)"
+            "a plain density may be higher, by spikes: to compare, use the CRPS (treecdf.metrics.crps_scorer)"
         )
     if len(values):
         told.append(
@@ -207,7 +207,7 @@ def _notes_on_values(table: Table, atoms: Setting, known: Array, step: float) ->
     y, total = table.y[:, 0], table.weight.sum()
     different = np.unique(y)
     if len(different) == 2:
-        return [f"note: {_two(different)}"]
+        return [f"note: {_two(different)}" + ("" if len(known) else "; atoms='auto' gives their probabilities")]
     told = []
     for value in find_atoms(y, table.weight) if atoms is None else known:
         share = table.weight[y == value].sum() / total
