@@ -62,11 +62,11 @@ class Stack:
         without = first
         for metric in _metrics(mean, rows) if self.n_remembered else ():
             found, nearby = Nearness.cross_fit(rows, metric, self.n_remembered)
+            nearer = _Boosting(location, nearby, rows, floor, rng, steps)
             # A generator of its own: without nearness the base is the same as if nobody had looked.
-            nearer = _Boosting(location, nearby, rows, floor, np.random.default_rng(0), steps)
-            second = nearer.run(look, nearer.start(), relative, T5)
+            second = nearer.run(look, nearer.start(), relative, T5, np.random.default_rng(0))
             if second.loss < first.loss and second.is_surely_better(without, rows.weight):
-                first, boosting, near = second, replace(nearer, rng=rng), found
+                first, boosting, near = second, nearer, found
         start = boosting.start()
         trend, linear = LinearScale.cross_fit(rows, rows.y - location[:, 0])
         if trend.has_slopes:
@@ -138,12 +138,22 @@ class _Boosting:
         start[:n_components] = np.maximum(np.log(np.maximum(error, 1e-300)), self.floor)
         return start
 
-    def run(self, settings: BoostingSettings, start: Array, relative: Array, tail: int) -> _Boosted:
-        """Boost under a tail, from `start` (2 J,); all log scales of a row are relative to `relative` (n,)."""
+    def run(
+        self,
+        settings: BoostingSettings,
+        start: Array,
+        relative: Array,
+        tail: int,
+        own: np.random.Generator | None = None,
+    ) -> _Boosted:
+        """Boost under a tail, from `start` (2 J,); all log scales of a row are relative to `relative` (n,).
+
+        With a generator of its `own` it leaves that of the fit, whose state a checkpoint keeps, as it is.
+        """
         rows, location = self.rows, _locations(self.means, self.nearby)
         features, n_components = _features(rows.x, self.means, self.nearby), location.shape[1]
         loss = make_loss(rows.y, location, tail, self.floor, relative)
-        fit = partial(boost_scores, loss, features, rows.weight, start, rows.fold, settings, self.rng)
+        fit = partial(boost_scores, loss, features, rows.weight, start, rows.fold, settings, own or self.rng)
         scores, found = self.steps.learn(self.rng, features.shape[1], (len(features), 2 * n_components), fit)
         left_out = np.hstack([found, location])
         left_out[:, :n_components] += relative[:, None]
