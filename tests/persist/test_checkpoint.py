@@ -37,11 +37,13 @@ FEW = {"max_trees": 4, "early_stopping_window": 2, "random_state": 0}
 BOX = {"base": "box", "stages": [Stage(Logistic(), 2), Stage(MLP((2,), max_iter=10), 1)], **FEW}
 NEVER = {"base": "box", "stages": [Stage(Logistic(), 2)], **FEW, "validation_fraction": 0, "max_trees": 30}
 FAST = {"effort": "fast", **FEW}
+PAIRS = np.repeat(X, 2, axis=0) + 1e-3 * RNG.normal(size=(120, 3)), np.repeat(Y[:, 0], 2) + 1e-3 * RNG.normal(size=120)
 VALIDATION = {"X_val": X[:20], "y_val": Y[:20], "sample_weight_val": WEIGHT[:20]}
 
 FITS = {
     "two stages": (BOX, (X, Y[:, 0]), {}),
     "conditional base": ({**FAST, "random_state": 2}, (X, Y[:, 0]), {}),
+    "nearness": (FAST, PAIRS, {}),
     "chain and joint flows": (FEW, (X, Y, WEIGHT), {}),
     "validation table": ({"structure": "chain", **FAST}, (X, Y, WEIGHT), VALIDATION),
     "rotations": ({"rotations": 3, "weights": "stacked", "regions": 2, **BOX}, (X, Y), {}),
@@ -132,6 +134,13 @@ def test_a_killed_fit_goes_on_and_ends_in_the_same_model(name, path, kill_after)
     assert n_killed >= 2
     assert bits(model, name) == honest(name)
     assert not path.exists()
+
+
+@pytest.mark.parametrize("n_files", range(6, 11))
+def test_a_fit_killed_between_looks_at_nearness_ends_in_the_same_model(n_files, path, kill_after):
+    begin("nearness", path, kill_after, n_files)
+    assert "how near" in honest("nearness")[1]
+    assert bits(fit("nearness", checkpoint=path), "nearness") == honest("nearness")
 
 
 @pytest.mark.parametrize("name", ["conditional base", "chain and joint flows"])

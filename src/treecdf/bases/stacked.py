@@ -88,11 +88,11 @@ class Stack:
         rows = boosting.rows
         for metric in _metrics(boosting.mean, rows) if self.n_remembered else ():
             near = Nearness.cross_fit(rows, metric, self.n_remembered)
+            nearer = replace(boosting, near=near)
             # A generator of its own: without nearness the base is the same as if nobody had looked.
-            nearer = replace(boosting, near=near, rng=np.random.default_rng(0))
-            second = nearer.run(look, nearer.start(), without.trend, T5)
+            second = nearer.run(look, nearer.start(), without.trend, T5, np.random.default_rng(0))
             if second.loss < best.loss and second.is_surely_better(without, rows.weight):
-                best, chosen = second, replace(nearer, rng=boosting.rng)
+                best, chosen = second, nearer
         return chosen, best
 
     def _simple(self, boosting: _Boosting, trends: Sequence[Trend]) -> list[_Boosted]:
@@ -194,12 +194,22 @@ class _Boosting:
         start[:n_components] = np.maximum(np.log(np.maximum(error, 1e-300)), self.floor)
         return start
 
-    def run(self, settings: BoostingSettings, start: Array, trend: Trend, tail: int) -> _Boosted:
-        """Boost under a tail, from `start` (2 J,); all log scales of a row are relative to the trend."""
+    def run(
+        self,
+        settings: BoostingSettings,
+        start: Array,
+        trend: Trend,
+        tail: int,
+        own: np.random.Generator | None = None,
+    ) -> _Boosted:
+        """Boost under a tail, from `start` (2 J,); all log scales of a row are relative to the trend.
+
+        With a generator of its `own` it leaves that of the fit, whose state a checkpoint keeps, as it is.
+        """
         rows, location, relative = self.rows, _locations(self.means, self._nearby), trend[1]
         features, n_components = _features(rows.x, self.means, self._nearby), location.shape[1]
         loss = make_loss(rows.observed, location, tail, self.floor, relative)
-        fit = partial(boost_scores, loss, features, rows.weight, start, rows.fold, settings, self.rng)
+        fit = partial(boost_scores, loss, features, rows.weight, start, rows.fold, settings, own or self.rng)
         scores, found = self.steps.learn(self.rng, features.shape[1], (len(features), 2 * n_components), fit)
         left_out = np.hstack([found, location])
         left_out[:, :n_components] += relative[:, None]
