@@ -79,7 +79,7 @@ def test_columns_in_which_most_rows_have_the_same_bin_are_the_twins(order, commo
     codes[0] = np.where(rng.random(120) < 0.15, codes[0], common)
     codes[1] = np.where(rng.random(120) < 0.2, 2, 1)
     codes[3] = 1
-    gradient += (codes[:1].T != common) + 0.5 * (codes[1:2].T == 2)
+    gradient += (common != codes[:1].T) + 0.5 * (codes[1:2].T == 2)
     codes = np.ascontiguousarray(codes[order])
     tree = fit(codes, root, gradient, hessian)
     assert {order.index(0), order.index(1)} <= set(tree[0].ravel())
