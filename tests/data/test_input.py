@@ -1,7 +1,6 @@
 """Bad input gets one clear sentence; strange but honest input works without a warning (warnings are errors here)."""
 
 import re
-import warnings
 
 import numpy as np
 import pandas as pd
@@ -580,19 +579,6 @@ def test_a_pipeline_with_sparse_rows_says_what_helps():
     pipe = make_pipeline(OneHotEncoder(), TreeFlowRegressor(effort="fast"))
     with pytest.raises(TypeError, match=r"OneHotEncoder\(sparse_output=False\), or leave out the encoder"):
         pipe.fit(frame, Y)
-
-
-def test_the_same_index_in_another_order_is_told():
-    x = pd.DataFrame({"a": np.arange(30.0)})
-    y = pd.Series(np.arange(30.0)).sample(frac=1, random_state=0)
-    model = TreeFlowRegressor(effort="fast", base="box", max_trees=1, random_state=0)
-    with pytest.warns(UserWarning, match=r"same index in another order.*y\.loc\[X\.index\]"):
-        model.fit(x, y)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        model.fit(x, y.sort_index())
-        model.fit(x, y.reset_index(drop=True))
-        model.fit(x, y.set_axis(np.arange(30) + 100))
 
 
 def test_dicts_are_refused_in_words():

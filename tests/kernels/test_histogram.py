@@ -69,6 +69,27 @@ def test_trees_are_the_twins(seed, n_roots, n_outputs):
             np.testing.assert_allclose(found[i], value, atol=1e-9)
 
 
+@pytest.mark.parametrize("n_outputs", [1, 3])
+@pytest.mark.parametrize("common", [0, 1, 2, N_BINS])
+@pytest.mark.parametrize("order", [[0, 1, 2, 3], [3, 2, 1, 0]])
+def test_columns_in_which_most_rows_have_the_same_bin_are_the_twins(order, common, n_outputs):
+    """Only the other rows are added up: indicators, constants, and columns that are mostly missing."""
+    codes, root, gradient, hessian = problem(common, q=4, n_outputs=n_outputs, n_roots=2)
+    rng = np.random.default_rng(common)
+    codes[0] = np.where(rng.random(120) < 0.15, codes[0], common)
+    codes[1] = np.where(rng.random(120) < 0.2, 2, 1)
+    codes[3] = 1
+    gradient += (common != codes[:1].T) + 0.5 * (codes[1:2].T == 2)
+    codes = np.ascontiguousarray(codes[order])
+    tree = fit(codes, root, gradient, hessian)
+    assert {order.index(0), order.index(1)} & set(tree[0].ravel())
+    found = leaves(codes, root, tree, n_outputs)
+    for k in range(2):
+        expected = naive(codes, np.flatnonzero(root == k), gradient, hessian, range(4), DEPTH)
+        for i, value in expected.items():
+            np.testing.assert_allclose(found[i], value, atol=1e-9)
+
+
 def test_only_given_rows_and_columns_count():
     codes, root, gradient, hessian = problem(5)
     rows, columns = np.arange(0, 120, 2), np.array([2])

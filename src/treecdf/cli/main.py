@@ -190,7 +190,7 @@ def _add_fit(commands: Commands) -> None:
         action="extend",
         default=[],
         metavar="COLUMN",
-        help="numbers that are names of a category's levels",
+        help="columns whose numbers are names, such as postcodes",
     )
     fit.add_argument("--weight", metavar="COLUMN", help="how many rows each row counts for")
     _add_exposure(fit)
@@ -221,8 +221,15 @@ def _add_fit(commands: Commands) -> None:
         "without it outcomes of few values have a probability for each; none: a plain density",
     )
     fit.add_argument("--forget-rows", action="store_true", help="leave every training row out of the model file")
-    fit.add_argument("--effort", choices=("fast", "default", "best"), default="default", help="default: %(default)s")
-    fit.add_argument("--seed", type=int, default=0, help="default: %(default)s")
+    fit.add_argument(
+        "--effort",
+        choices=("fast", "default", "best"),
+        default="default",
+        help="how much is tried: fast for a first look, best for the last digit (default: %(default)s)",
+    )
+    fit.add_argument(
+        "--seed", type=int, default=0, help="of random numbers; the same one gives the same model (default: 0)"
+    )
     fit.add_argument("--jobs", type=int, default=-1, help="threads or processes, -1 for all cores (default)")
     fit.add_argument(
         "--checkpoint",
@@ -241,11 +248,17 @@ def _add_questions(commands: Commands) -> None:
     predict.add_argument("--interval", type=_level, default=0.9, help="probability inside (default: %(default)s)")
     predict.add_argument("--out", type=Path, default=Path("-"), metavar="TABLE", help=result)
     quantiles = _question(commands, "quantiles", "quantiles of every outcome")
-    quantiles.add_argument("--levels", type=_level, nargs="+", default=[0.05, 0.5, 0.95], help="default: .05 .5 .95")
+    quantiles.add_argument(
+        "--levels",
+        type=_level,
+        nargs="+",
+        default=[0.05, 0.5, 0.95],
+        help="probabilities below the quantiles (default: .05 .5 .95)",
+    )
     quantiles.add_argument("--out", type=Path, default=Path("-"), metavar="TABLE", help=result)
     sample = _question(commands, "sample", "draws of the outcomes, one line each")
     sample.add_argument("--n", type=_positive, default=100, help="draws for each row (default: %(default)s)")
-    sample.add_argument("--seed", type=int, default=0, help="default: %(default)s")
+    sample.add_argument("--seed", type=int, default=0, help="of the draws; the same one gives the same (default: 0)")
     sample.add_argument("--out", type=Path, default=Path("-"), metavar="TABLE", help=result)
     _add_plot(commands)
     info = commands.add_parser("info", help="what is in a model file", description="Say what is in a model file.")
@@ -258,7 +271,13 @@ _PLOTS = ("density", "fan", "effect", "pit", "calibration", "intervals", "import
 
 def _add_plot(commands: Commands) -> None:
     plot = _question(commands, "plot", "a picture of what was learnt", needs_table=False)
-    plot.add_argument("--kind", choices=_PLOTS, default="density", help="default: %(default)s")
+    plot.add_argument(
+        "--kind",
+        choices=_PLOTS,
+        default="density",
+        help="density of some rows, fan and effect of a covariate, pit, calibration and intervals of known outcomes, "
+        "importance of the covariates, history of the training (default: %(default)s)",
+    )
     plot.add_argument("--outcome", metavar="COLUMN", help="of several outcomes the one to draw: its name, or 0, 1, ...")
     plot.add_argument("--rows", type=int, nargs="+", help="for density, counted from 0 (default: the first 3)")
     plot.add_argument("--covariate", metavar="COLUMN", help="for fan and effect: the covariate that runs")

@@ -69,7 +69,6 @@ def learn_table(
     numbers (n,) that become the last covariate of the table and are no column of the schema.
     """
     names, columns, orders = learn_columns(X, categorical_features)
-    _warn_of_order(X, y)
     if last is not None:
         columns = [*columns, last]
     rows = _align(columns, y, sample_weight, groups)
@@ -86,20 +85,6 @@ def learn_table(
     if last is not None:
         x = np.ascontiguousarray(np.column_stack([x, rows.columns[-1]]))
     return Table(x, rows.y, rows.weight, rows.number, rows.unit), Schema(names, covariates)
-
-
-def _warn_of_order(X: Any, y: Any) -> None:
-    """Warn if X and y have the same row labels in another order: rows are matched by their place."""
-    labels, others = getattr(X, "index", None), getattr(y, "index", None)
-    if not (hasattr(labels, "equals") and hasattr(others, "equals")) or len(labels) != len(others):
-        return
-    if not labels.equals(others) and labels.is_unique and labels.isin(others).all():
-        warnings.warn(
-            "X and y have the same index in another order. Rows are matched by their place, not by the index: pass "
-            "y.loc[X.index] if they belong together by it.",
-            UserWarning,
-            stacklevel=5,
-        )
 
 
 def read_table(
