@@ -29,7 +29,7 @@ from benchmarks.rows import Store, latest, run_all
 from benchmarks.scaling import scaling_runs, score_scaling
 from benchmarks.serve import N_MALFORMED, run_serve
 from benchmarks.serve import SECONDS as SERVE_SECONDS
-from benchmarks.shapes.cases import MANY_ROWS, N_ROWS, shapes_runs
+from benchmarks.shapes.cases import MANY_ROWS, N_ROWS, OURS, shapes_runs
 from benchmarks.shapes.page import shapes_page
 from benchmarks.shapes.picture import draw_shapes
 from benchmarks.shapes.run import run_shapes
@@ -130,7 +130,11 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--retry", action="store_true", help="run failed runs again")
     command.add_argument("--again", action="store_true", help="run stored runs again, after a change of the model")
     command.add_argument("--limit", type=float, metavar="SECONDS", help="of one run")
-    command.add_argument("--picture", action="store_true", help="only fit and draw the truths with one covariate")
+    command.add_argument(
+        "--picture",
+        action="store_true",
+        help="only draw, learnt by the first of --methods",
+    )
     command = commands.add_parser("report", help="write docs/results/*.md from the stored rows")
     command.set_defaults(command=_report)
     command.add_argument("names", nargs="?", type=_list_of(PAGES), default=PAGES, metavar="a,b")
@@ -237,7 +241,7 @@ def _honest(options) -> int:
 
 def _shapes(options) -> int:
     if options.picture:
-        draw_shapes(RESULTS / "shapes.png", options.truths)
+        draw_shapes(RESULTS / "shapes.png", options.truths, (options.methods or OURS)[0])
     else:
         rows = None if options.rows is None else [int(n) for n in options.rows]
         runs = shapes_runs(options.splits, options.methods, options.truths, rows)

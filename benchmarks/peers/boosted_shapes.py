@@ -10,12 +10,15 @@ from benchmarks.peers.common import PATIENCE, Peer, ZScore, score, set_aside
 
 
 class LightGBMLSSMixture(LightGBMLSS):
-    """A mixture of normals whose parameters are boosted; the rows set aside choose two, four or six of them."""
+    """A mixture of normals whose parameters are boosted; the rows set aside choose two, four or six of them.
+
+    At rate 0.1, or with stabilised gradients, its scales run away on our shapes.
+    """
 
     components = (2, 4, 6)
 
     def __init__(self, random_state: int = 0, d: int = 1):
-        Peer.__init__(self, random_state, d, law="Mixture", num_boost_round=500, learning_rate=0.1)
+        Peer.__init__(self, random_state, d, law="Mixture", num_boost_round=1000, learning_rate=0.01)
 
     def _fit(self, x, y):
         self._tried("components", self.components, x, y)
@@ -38,7 +41,7 @@ class LightGBMLSSMixture(LightGBMLSS):
         from lightgbmlss.distributions.Gaussian import Gaussian
         from lightgbmlss.distributions.Mixture import Mixture
 
-        return Mixture(Gaussian(stabilization="L2"), M=self.settings["components"], initialize=True)
+        return Mixture(Gaussian(stabilization="None"), M=self.settings["components"], initialize=True)
 
     def _train(self, x, y, x_aside, y_aside) -> None:
         import lightgbm
@@ -90,22 +93,22 @@ class LightGBMLSSMixture(LightGBMLSS):
 
 
 class LightGBMLSSSpline(LightGBMLSSMixture):
-    """A spline flow whose parameters are boosted; the rows set aside choose eight or sixteen bins."""
+    """A spline flow whose parameters are boosted; the rows set aside choose the rate, since many make it run away."""
 
-    bins = (8, 16)
+    rates = (0.01, 0.003, 0.001)
     bound = 4.0  # of the z-scored outcomes; beyond it the flow is a standard normal
 
     def __init__(self, random_state: int = 0, d: int = 1):
-        Peer.__init__(self, random_state, d, law="SplineFlow", num_boost_round=500, learning_rate=0.1)
+        Peer.__init__(self, random_state, d, law="SplineFlow", num_boost_round=1000, count_bins=8)
 
     def _fit(self, x, y):
-        self._tried("count_bins", self.bins, x, y)
+        self._tried("learning_rate", self.rates, x, y)
 
     def _law(self):
         from lightgbmlss.distributions.SplineFlow import SplineFlow
 
         bins = self.settings["count_bins"]
-        return SplineFlow(count_bins=bins, bound=self.bound, order="quadratic", stabilization="L2", initialize=True)
+        return SplineFlow(count_bins=bins, bound=self.bound, order="quadratic", stabilization="None", initialize=True)
 
     def flow(self, x):
         """The torch flow of rows: an element for each."""

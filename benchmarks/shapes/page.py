@@ -41,8 +41,8 @@ def shapes_page() -> list[str]:
         "",
         "![True and learnt densities](shapes.png)",
         "",
-        "True densities p(y | x) and those that `treecdf` learnt from 3,000 rows, x to the right and y up; of two "
-        "outcomes their joint density at x = 0.5. Drawn by `python -m benchmarks shapes --picture`.",
+        "True densities p(y | x) and those learnt from 3,000 rows, x to the right and y up; of two outcomes their "
+        "joint density at x = 0.5. Drawn by `python -m benchmarks shapes --picture`.",
         "",
         "## Gap to the truth",
         "",

@@ -30,7 +30,7 @@ def draw_shapes(path: Path, names: Sequence[str] | None = None, method: str = "t
         model = METHODS[method](0, shape.d).fit(*shape.sample(N, rng))
         _pair(left, right, shape, densities(shape, shape.log_density), densities(shape, model.log_prob))
         left.set_title(f"{name}, true", fontsize=8)
-        right.set_title("learnt", fontsize=8)
+        right.set_title(f"learnt, {method}", fontsize=8)
     for axis in pairs[len(shown) :].flat:
         axis.axis("off")
     save(figure, path)

@@ -7,7 +7,7 @@ from scipy.stats import kstest, norm, t
 from benchmarks import metrics
 from benchmarks.distributions import Empirical, Normal, NormalMixture, Quantiles, Student
 from benchmarks.methods import METHODS, settings
-from benchmarks.peers import ONE_OUTCOME, PEERS, PEERS_OF_SEVERAL
+from benchmarks.peers import ONE_OUTCOME, PEERS, PEERS_OF_SEVERAL, PEERS_OF_SHAPES
 from benchmarks.peers.common import ZScore, set_aside
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of the peers
@@ -26,7 +26,8 @@ MODULES = {
     "maf": "zuko",
     "mdn": "torch",
 }
-SHORT = {"n_estimators": 30, "num_boost_round": 30, "num_epochs": 30, "max_epochs": 15}
+OF_SHAPES = {"mdn_folds": "torch", "lightgbmlss_mixture": "lightgbmlss", "lightgbmlss_spline": "lightgbmlss"}
+SHORT = {"steps": 200, "n_estimators": 30, "num_boost_round": 30, "num_epochs": 30, "max_epochs": 15}
 SAMPLERS = ("treeffuser", "quantile_forest", "engression")
 
 
@@ -91,9 +92,10 @@ def test_z_scores_change_the_unit_of_a_density():
 
 def test_every_peer_is_a_method_that_tells_its_library():
     assert set(PEERS) == set(MODULES)
-    assert set(PEERS) <= set(METHODS)
+    assert set(PEERS_OF_SHAPES) == set(OF_SHAPES)
+    assert set(PEERS) | set(PEERS_OF_SHAPES) <= set(METHODS)
     assert set(PEERS_OF_SEVERAL) | set(ONE_OUTCOME) == set(PEERS)
-    for name in PEERS:
+    for name in (*PEERS, *PEERS_OF_SHAPES):
         told = settings(METHODS[name](0, 1))
         assert told["library"]
         assert told["library_version"]
@@ -114,7 +116,7 @@ def toy(d, n=400):
 
 
 def fitted(name, d):
-    pytest.importorskip(MODULES[name])
+    pytest.importorskip((MODULES | OF_SHAPES)[name])
     model = METHODS[name](0, d)
     for key in model.settings.keys() & SHORT.keys():
         model.settings[key] = SHORT[key]
@@ -122,7 +124,7 @@ def fitted(name, d):
     return model.fit(x, y), x, y
 
 
-WITH_DENSITY = [name for name in PEERS if name not in SAMPLERS and name != "pgbm"]
+WITH_DENSITY = [name for name in PEERS if name not in SAMPLERS and name != "pgbm"] + list(PEERS_OF_SHAPES)
 
 
 @pytest.mark.parametrize("name", WITH_DENSITY)
@@ -147,7 +149,7 @@ def test_densities_of_one_outcome_integrate_to_one_and_agree_with_cdf_and_draws(
     assert np.array_equal(draws, model.sample(at, n_samples=2000, random_state=0))
 
 
-@pytest.mark.parametrize("name", [name for name in PEERS_OF_SEVERAL if name not in SAMPLERS])
+@pytest.mark.parametrize("name", [*(name for name in PEERS_OF_SEVERAL if name not in SAMPLERS), "mdn_folds"])
 def test_densities_of_two_outcomes_integrate_to_one_and_agree_with_draws(name):
     model, x, y = fitted(name, 2)
     axis = np.linspace(-200, 400, 301)

@@ -268,7 +268,7 @@ def test_the_command_runs_what_is_asked(store, monkeypatch, tmp_path, capsys):
     assert "## Gap to the truth" in capsys.readouterr().out
     assert (tmp_path / "docs" / "results" / "shapes.md").exists()
     assert cli.main(["shapes", "--picture", "--truths", "demo"]) == 0
-    assert drawn == [(tmp_path / "docs" / "results" / "shapes.png", ["demo"])]
+    assert drawn == [(tmp_path / "docs" / "results" / "shapes.png", ["demo"], "treecdf")]
     with pytest.raises(SystemExit):
         cli.main(["shapes", "--rows", "5"])
 
