@@ -42,7 +42,9 @@ def test_moments_of_a_chain_are_those_of_many_more_nodes():
     (chain,) = model.mixture_.members
     second = chain.order[1]
     nodes = Conditionals.of(chain, AT, second, 512)
-    parts = (part.reshape(nodes.shares.shape) for part in nodes.link.curve(nodes.given, nodes.known, FINE).moments())
+    parts = (
+        part.reshape(nodes.shares.shape) for part in nodes.link.curve(nodes.given, nodes.known, passes=FINE).moments()
+    )
     mean, std = moments_of_mixture(nodes.shares, *parts)
     d = model.predict_distribution(AT)
     np.testing.assert_allclose(d.std()[:, second], std, rtol=0.01)

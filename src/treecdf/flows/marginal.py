@@ -24,7 +24,7 @@ from treecdf.flows.mixture import Flow, Mixture, take
 from treecdf.flows.moments import gauss_legendre, moments_of_draws, moments_of_mixture
 
 # Nodes that stand for one outcome before, in moments and in CDFs: levels that crowd at 0 and 1, for heavy tails.
-_N_NODES_OF_ONE = 32
+_N_NODES_OF_ONE = 64
 _N_NODES_OF_CDF = 96
 # Nodes that stand for several outcomes before: quasi-random points of the cube.
 _N_NODES_OF_MORE = 512
