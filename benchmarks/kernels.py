@@ -22,6 +22,7 @@ from treecdf._kernels.lbfgs import LINE, MEMORY, lbfgs_advance
 from treecdf._kernels.losses import logistic_loss, mlp_loss
 from treecdf._kernels.mixtures import cell_loss, mixture_forward, mixture_inverse, mixture_loss
 from treecdf._kernels.newton import STEP, newton_advance
+from treecdf._kernels.processes import add_process
 from treecdf._kernels.rows import arrange, descend, label, search_sums
 from treecdf._kernels.tails import T5
 from treecdf._kernels.transform import LINEAR, NODE, forward, inverse
@@ -112,6 +113,13 @@ def _add_trees() -> Case:
         N_ROWS,
         "row, 10 trees of depth 5",
     )
+
+
+def _add_process() -> Case:
+    rng = np.random.default_rng(0)
+    rows, inducing = rng.normal(size=(N_ROWS, N_COVARIATES)), rng.normal(size=(N_COVARIATES, 500))
+    given = rows, inducing, rng.normal(size=500)
+    return Case(add_process, lambda: (*given, np.zeros(N_ROWS)), N_ROWS, "row, 500 inducing rows")
 
 
 def _level() -> tuple:
@@ -247,6 +255,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "inverse": _inverse,
     "grow": _grow,
     "add_trees": _add_trees,
+    "add_process": _add_process,
     "search_sums": _search_sums,
     "arrange": _arrange,
     "label": _label,

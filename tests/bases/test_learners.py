@@ -19,6 +19,7 @@ from sklearn.svm import SVR
 from sklearn.tree import DecisionTreeRegressor
 
 from treecdf._kernels.histogram import add_trees
+from treecdf._kernels.processes import add_process
 from treecdf.bases.learners import (
     AnyRegressor,
     BoostedMean,
@@ -363,6 +364,18 @@ def test_many_rows_are_predicted_in_chunks(monkeypatch):
     whole = model(X_NEW)
     monkeypatch.setattr(process, "_CHUNK_ROWS", 7)
     np.testing.assert_allclose(model(X_NEW), whole, atol=1e-9)
+
+
+@pytest.mark.parametrize("n_inducing", [1, 255, 300])
+def test_a_process_predicts_what_its_kernel_matrix_does(n_inducing):
+    """The kernel adds up tiles of inducing rows; the plain twin has one matrix."""
+    rng = np.random.default_rng(n_inducing)
+    x, inducing, weights = rng.normal(size=(7, 3)), rng.normal(size=(n_inducing, 3)), rng.normal(size=n_inducing)
+    mean = np.arange(7.0)
+    add_process(x, np.ascontiguousarray(inducing.T), weights, mean)
+    distance = np.sqrt(5) * np.linalg.norm(x[:, None] - inducing, axis=2)
+    expected = np.arange(7.0) + (1 + distance + distance**2 / 3) * np.exp(-distance) @ weights
+    np.testing.assert_allclose(mean, expected, rtol=1e-12, atol=1e-12)
 
 
 # Boosted trees
