@@ -138,6 +138,14 @@ def ask(flats, command, model="one", *options):
     return main([command, str(flats / f"{model}.tcdf"), str(flats / "new.csv"), *map(str, options)])
 
 
+def test_a_fit_can_forget_its_rows(flats):
+    out = flats / "forgetful.tcdf"
+    arguments = ["fit", str(flats / "flats.csv"), "--outcome", "rent", "--effort", "fast", "--jobs", "1"]
+    assert main([*arguments, "--forget-rows", "--out", str(out)]) == 0
+    assert "training rows that the model remembers: none" in load_model(out).summary()
+    assert "training rows that the model remembers: none" not in load_model(flats / "one.tcdf").summary()
+
+
 def test_fit_says_what_was_learnt(flats, capsys):
     out = str(flats / "again.tcdf")
     arguments = ["fit", str(flats / "flats.csv"), "--outcome", "rent", "--drop", "deposit", "--effort", "fast"]
