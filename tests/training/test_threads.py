@@ -164,3 +164,15 @@ def test_the_model_does_not_depend_on_where_its_arrays_lie():
         litter.append(np.empty(rng.integers(1, 5000)))  # moves what is allocated later
         found.append(bits(model.fit(x, y)))
     assert all(one == found[0] for one in found)
+
+
+def test_slices_of_rows_do_not_depend_on_the_threads():
+    """Matrix products round differently in slices of another size."""
+
+    def slices(n_threads):
+        found = []
+        treecdf.flows.flow.by_chunks(found.append, np.empty((900, 30, 1)), n_threads)
+        return sorted((rows.start, rows.stop) for rows in found)
+
+    assert len(slices(1)) > 1
+    assert slices(1) == slices(2) == slices(3)

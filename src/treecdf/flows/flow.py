@@ -15,8 +15,7 @@ from treecdf.flows.tree import TreeSequence
 
 _BELOW_ONE = 1 - 2.0**-53  # the largest number below 1
 _ABOVE_ZERO = 1e-300  # trees see no smaller coordinate: their logarithms stay finite
-_CHUNK_POINTS = 65_536  # points that are worked on together
-_SMALLEST_CHUNK = 1024  # points that are worth a thread
+_CHUNK_POINTS = 8192  # points that are worked on together
 
 # For bases that several flows share: id of the base -> covariates the trees see, parameters of the base
 Conditions = dict[int, tuple[Array, Array]]
@@ -118,11 +117,10 @@ def tree_covariates(z: Array, base: Base, parameters: Array) -> Array:
 def by_chunks(task: Callable[[slice], None], points: Array, n_threads: int) -> None:
     """Run `task` on slices of the rows of points (n, m, d).
 
-    Rows do not depend on one another, so the threads do not matter.
+    The slices do not depend on the threads: matrix products round differently in slices of another size.
     """
     n, m, _ = points.shape
-    points_each = min(max(n * m // n_threads, _SMALLEST_CHUNK), _CHUNK_POINTS)
-    by_blocks(task, n, max(1, points_each // max(m, 1)), n_threads)
+    by_blocks(task, n, max(1, _CHUNK_POINTS // max(m, 1)), n_threads)
 
 
 def by_blocks(task: Callable[[slice], None], n: int, size: int, n_threads: int) -> None:
