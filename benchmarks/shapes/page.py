@@ -7,7 +7,7 @@ import numpy as np
 
 from benchmarks.comparisons import markdown_table, metric
 from benchmarks.rows import Run, Store, latest
-from benchmarks.shapes.cases import CASES, METHODS, OURS, PEERS, Case
+from benchmarks.shapes.cases import CASES, METHODS, OURS, PEERS, Case, shapes_runs
 from benchmarks.shapes.run import CRPS_ROWS, FRESH, NAME, REGION_ROWS
 
 ALLOWED = 0.01  # nats behind the best peer that still count as level with it
@@ -37,6 +37,8 @@ def shapes_page() -> list[str]:
         "seconds are those of the processor, one thread.",
         "",
         *_summary(cells),
+        _done(cells),
+        "",
         METHOD_NOTES,
         "",
         "![True and learnt densities](shapes.png)",
@@ -118,6 +120,14 @@ def _summary(cells: Cells) -> list[str]:
     demo = [f"{method} {value:.3f}" for method in METHODS if (value := _demo(cells, method)) is not None]
     told = [f"README's demo, 3,000 rows, nats from the truth: {', '.join(demo)}.", ""] if demo else []
     return [*markdown_table(header, lines), "", *told]
+
+
+def _done(cells: Cells) -> str:
+    """How much was run: a verdict on few peers says little."""
+    every = {(run.dataset, run.method) for run in shapes_runs(1)}
+    done = sum(name in cells and method in cells[name] for name, method in every)
+    told = f"{done} of {len(every)} pairs of a case and a method are measured"
+    return f"{told}; verdicts are against the peers that were run."
 
 
 def _counts(found: dict[str, float]) -> list[str]:
