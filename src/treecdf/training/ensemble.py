@@ -104,7 +104,8 @@ def weigh_families(left_out: Array, weight: Array) -> tuple[list[int], Array]:
     left_out, weight = left_out[known], weight[known]
     weights = maximise(left_out, weight, np.ones(len(kept)))
     while len(kept) > 1 and known.any():
-        rest = [k for k in kept if k != kept[int(np.argmin(weights))]]
+        last = len(kept) - 1 - int(np.argmin(weights[::-1]))  # of equal weights the last, as the first are simpler
+        rest = kept[:last] + kept[last + 1 :]
         without = maximise(left_out[:, rest], weight, np.ones(len(rest)))
         lost = logsumexp(left_out[:, kept], axis=1, b=weights) - logsumexp(left_out[:, rest], axis=1, b=without)
         added, smallest = weight @ lost, weights.min()
