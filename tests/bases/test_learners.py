@@ -359,13 +359,6 @@ def test_it_follows_a_smooth_function_much_better_than_a_line(learner):
     assert error(model(x_new[inside]), y_new[inside]) < 0.1
 
 
-def test_many_rows_are_predicted_in_chunks(monkeypatch):
-    model, _ = cross_fit(LEARNERS["process"])
-    whole = model(X_NEW)
-    monkeypatch.setattr(process, "_CHUNK_ROWS", 7)
-    np.testing.assert_allclose(model(X_NEW), whole, atol=1e-9)
-
-
 @pytest.mark.parametrize("n_inducing", [1, 255, 300])
 def test_a_process_predicts_what_its_kernel_matrix_does(n_inducing):
     """The kernel adds up tiles of inducing rows; the plain twin has one matrix."""
