@@ -81,6 +81,7 @@ def small_models():
         "long tails": (TreeFlowRegressor(base=[Polynomial(1)], **never), 1),
         "frame": (TreeFlowRegressor(base="box", **few), 1),
         "atoms on a grid": (TreeFlowRegressor(base="box", atoms=[0.0], resolution=0.25, **few), 1),
+        "two on a grid": (TreeFlowRegressor(base="box", resolution=0.25, **few), 2),
         "few values": (TreeFlowRegressor(base="box", **few), 1),
         "listed values": (TreeFlowRegressor(base="box", **few), 1),
         "compositions": (CompositionalFlow(flow=TreeFlowRegressor(base="box", **never), random_state=0), 4),
@@ -123,6 +124,8 @@ def fit(name):
     if name == "near":  # rows in pairs, so that near rows are worth remembering
         x, y = (np.repeat(part, 2, axis=0) for part in (x, y))
         x, y = x + 1e-3 * np.sin(np.arange(x.size)).reshape(x.shape), y + 1e-3 * np.sin(np.arange(len(y)))
+    if name == "two on a grid":
+        y = np.round(4 * y) / 4
     if name == "few values":
         y = np.clip(np.round(y), -1, 1)
     if name == "listed values":

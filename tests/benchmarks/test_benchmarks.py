@@ -349,7 +349,7 @@ def test_methods_are_the_settings_of_their_names():
     found = {name: settings(build(0, 2)) for name, build in METHODS.items()}
     assert len({repr(sorted(one.items())) for one in found.values()}) == len(METHODS)  # one name for one setting
     paper = found["paper"]
-    assert paper.keys() == {"base", "margin", "structure", "stages", "subsample", "penalty", "weights"}
+    assert paper.keys() == {"base", "margin", "structure", "stages", "subsample", "penalty", "weights", "resolution"}
     assert found["rotated"] == paper | {"rotations": 12}
     assert found["eta01_product"] == found["rotated_eta01"] | {"weights": "likelihood"}
     assert found["regions_hdbscan"] == found["rotated_eta01"] | {"regions": "hdbscan"}

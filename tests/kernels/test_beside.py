@@ -1,9 +1,7 @@
 """Kernels compiled beside a first fit, in a second process that nothing depends on."""
 
 import io
-import json
 import os
-import pathlib
 import subprocess
 import sys
 import time
@@ -13,22 +11,17 @@ import pytest
 from numba import config
 
 from tests.kernels.test_compiling import PACKAGE, copy, home, run  # noqa: F401
+from tests.record_kernels import recorded_twice
 from treecdf._kernels import beside, compiling
 from treecdf._kernels.rows import is_left
 
 pytestmark = pytest.mark.skipif(bool(config.DISABLE_JIT), reason="nothing is compiled")
 SMALL = (("rows", "is_left", "float64:2 int64 int64 float64"),)
-# Prints what the lists should be.
-RECORD = "import json; from tests.record_kernels import recorded; print(json.dumps(recorded()))"
 
 
 def test_the_lists_are_what_a_first_fit_and_the_first_questions_use():
-    root = str(pathlib.Path(__file__).parents[2])
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(PACKAGE.parent), root])}
-    done = subprocess.run([sys.executable, "-c", RECORD], env=environment, capture_output=True, text=True, cwd=root)
-    assert done.returncode == 0, done.stderr
-    for wanted, there in zip(json.loads(done.stdout), (beside.FIRST_FIT, beside.FIRST_QUESTIONS), strict=True):
-        assert {tuple(entry) for entry in wanted} == set(there), "run `python -m tests.record_kernels` and commit"
+    for wanted, there in zip(recorded_twice(), (beside.FIRST_FIT, beside.FIRST_QUESTIONS), strict=True):
+        assert set(wanted) == set(there), "run `python -m tests.record_kernels` and commit"
 
 
 def test_types_survive_being_written_down():

@@ -19,6 +19,7 @@ import treecdf
 from tests import fuzz_files
 from tests.fuzz_files import memory_of_load, pack, pack_text, predictions, rows, unpack
 from treecdf import CompositionalFlow, Logistic, ModelFileError, Stage, TreeFlowRegressor, load_model
+from treecdf.bases.learners import Polynomial
 from treecdf.persist.checks.models import CHECKS, check_compositional
 from treecdf.persist.format import VERSION
 
@@ -139,7 +140,10 @@ def test_the_models_have_every_part_there_is():
 
 
 def test_flows_share_their_base_after_loading(path):
-    fitted("default").save(path)
+    x = np.random.default_rng(0).normal(size=(200, 1))
+    y = np.where(x[:, 0] > 0, 2.0, -2.0) + np.random.default_rng(1).exponential(size=200)
+    stages = [Stage(Logistic(), 3)]
+    TreeFlowRegressor(base=[Polynomial(1)], stages=stages, max_trees=4, random_state=0).fit(x, y).save(path)
     members = load_model(path).families_[0].members
     assert len(members) > 1
     assert all(member.base is members[0].base for member in members)

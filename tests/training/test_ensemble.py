@@ -273,7 +273,7 @@ def test_progress_is_told_from_the_beginning_and_in_lines_for_a_log(monkeypatch)
     begin, *lines = log.getvalue().splitlines()
     assert begin.startswith("treecdf: 0%, 1 s: the family 'flow': training begins")
     assert any("the family 'flow': base: learner 1 of 4, linear" in line for line in lines)
-    assert any(": fold " in line for line in lines)
+    assert any("Gaussian process: tuning, step " in line for line in lines)
     assert any("the family 'flow': done, 0 trees kept, validation log-likelihood" in line for line in lines)
     assert "\r" not in log.getvalue()
     shares = [int(re.match(r"treecdf: (\d+)%", line)[1]) for line in lines]

@@ -88,16 +88,6 @@ def test_members_trained_in_other_processes_give_one_warning(n_jobs):
     assert f"stage 0 of the family 'joint' ended after {numbers[0]} to {numbers[-1]} trees" in told[0]
 
 
-def given_weights(*weights):
-    """What takes the place of `maximise`: these weights, and 1 of a single member."""
-
-    def maximise(log_prob, *_):
-        given = np.array(weights) if log_prob.shape[1] == len(weights) else np.ones(log_prob.shape[1])
-        return given / given.sum()
-
-    return maximise
-
-
 def keep_second_of_three(left_out, weight):
     """What takes the place of `weigh_families`: of three families the second alone, else the first."""
     return [int(left_out.shape[1] == 3)], np.ones(1)
@@ -109,7 +99,9 @@ def test_only_families_that_are_kept_are_told_of(kept, monkeypatch):
     monkeypatch.setattr(treecdf.training.boosting, "_LARGEST_LOG_DENSITY", -np.inf)
     monkeypatch.setattr(treecdf.training.ensemble, "_HOPELESS", np.inf)
     monkeypatch.setattr(treecdf.training.ensemble, "_NOT_WORTH_IT", -np.inf)  # no mixtures
-    monkeypatch.setattr(treecdf.training.ensemble, "maximise", given_weights(1.0, 0.5 * kept))
+    n_kept = 1 + kept
+    given = list(range(n_kept)), np.full(n_kept, 1 / n_kept)
+    monkeypatch.setattr(treecdf.training.ensemble, "weigh_families", lambda *_: given)
     model, (told,) = quietly(TreeFlowRegressor(max_trees=3, random_state=0).fit, X, Y)
     assert len(np.unique(model.history_["member"][model.history_["too_dense"]])) == 4  # all of both families
     for text in (told, model.summary()):

@@ -93,14 +93,14 @@ def _opened(X: Any) -> Any:
         return X.to_pandas()
     if hasattr(X, "collect") and hasattr(X, "collect_schema") and not hasattr(X, "shape"):
         return X.collect()
-    if isinstance(X, dict) or (isinstance(X, list | tuple) and len(X) and isinstance(X[0], dict)):
-        raise TypeError("X is made of dicts, and a table is needed: pass pandas.DataFrame(X).")
     if issparse(X):
         raise TypeError(
             "Sparse data was passed for X, but dense data is required. In a pipeline let the step before make dense "
             "rows, such as OneHotEncoder(sparse_output=False), or leave out the encoder, as text columns are read as "
             "they are; else use X.toarray()."
         )
+    if isinstance(X, dict) or (isinstance(X, list | tuple) and len(X) and isinstance(X[0], dict)):
+        raise TypeError("X is made of dicts, and a table is needed: pass pandas.DataFrame(X).")
     return X
 
 
