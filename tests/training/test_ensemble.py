@@ -239,6 +239,7 @@ class Terminal(io.StringIO):
 def test_progress_counts_the_members(verbose, monkeypatch):
     terminal = Terminal()
     monkeypatch.setattr("sys.stderr", terminal)
+    monkeypatch.setenv("COLUMNS", "200")  # lines are cut to the terminal's width
     monkeypatch.setattr("treecdf.estimators.progress.time", SimpleNamespace(monotonic=count(1).__next__))
     model = fit(verbose=verbose)
     shown = terminal.getvalue()
@@ -259,6 +260,7 @@ def test_progress_counts_the_members(verbose, monkeypatch):
 def test_progress_of_one_member_counts_its_trees(monkeypatch):
     terminal = Terminal()
     monkeypatch.setattr("sys.stderr", terminal)
+    monkeypatch.setenv("COLUMNS", "200")  # lines are cut to the terminal's width
     monkeypatch.setattr("treecdf.estimators.progress.time", SimpleNamespace(monotonic=count(1).__next__))
     fit(verbose=1, rotations=None)
     assert "the family 'joint': stage 1, 8 trees" in terminal.getvalue()
