@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from treecdf._common.typing import Array, Bound
-from treecdf.data.table import Table
+from treecdf.data.table import Table, read_one_for_each
 
 # Weight of a row grows with this power of its exposure: 1 is right for the rate of a Poisson count, whose variance is
 # that of one unit over the exposure, and 0 where rates differ by themselves (ADR 35).
@@ -18,16 +18,7 @@ _POWER_OF_WEIGHT = 0.5
 
 def read_exposure(exposure: ArrayLike, n: int) -> Array:
     """Exposures (n,), all above 0; a number is that of all rows."""
-    try:
-        values = np.ma.filled(np.ma.asarray(exposure, dtype=np.float64), np.nan)
-    except (ValueError, TypeError, OverflowError) as error:
-        raise ValueError(f"exposure cannot be read as numbers: {error}") from None
-    if values.ndim == 0:
-        values = np.full(n, float(values))
-    if values.shape == (n, 1):
-        values = values[:, 0]
-    if values.shape != (n,):
-        raise ValueError(f"Expected exposure of shape ({n},); got {values.shape}.")
+    values = read_one_for_each(np.ravel(exposure) if np.shape(exposure) == (n, 1) else exposure, "exposure", n)
     good = np.isfinite(values) & (values > 0)
     if not good.all():
         row = int(np.argmin(good))

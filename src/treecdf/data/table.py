@@ -241,18 +241,24 @@ def _durations_as_seconds(y: Any) -> Any:
     return y
 
 
+def read_one_for_each(given: ArrayLike, name: str, n: int) -> Array:
+    """A number for each of n rows, NaN where it is masked; a single number is that of all rows."""
+    try:
+        values = np.ma.filled(np.ma.asarray(given, dtype=np.float64), np.nan)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise ValueError(f"{name} cannot be read as numbers: {error}") from None
+    if values.ndim == 0:
+        values = np.full(n, float(values))
+    if values.shape != (n,):
+        raise ValueError(f"Expected {name} of shape ({n},); got {values.shape}.")
+    return np.asarray(values)
+
+
 def read_weights(sample_weight: ArrayLike | None, n: int) -> Array:
     """Weights (n,), ones by default; they count rows, so a row of weight 2 equals the row twice."""
     if sample_weight is None:
         return np.ones(n)
-    try:
-        weight = np.ma.filled(np.ma.asarray(sample_weight, dtype=np.float64), np.nan)
-    except (ValueError, TypeError, OverflowError) as error:
-        raise ValueError(f"sample_weight cannot be read as numbers: {error}") from None
-    if weight.ndim == 0:
-        weight = np.full(n, float(weight))
-    if weight.shape != (n,):
-        raise ValueError(f"Expected sample_weight of shape ({n},); got {weight.shape}.")
+    weight = read_one_for_each(sample_weight, "sample_weight", n)
     if not np.isfinite(weight).all() or (weight < 0).any():
         row = int(np.argmin(np.isfinite(weight) & (weight >= 0)))
         raise ValueError(f"sample_weight of row {row} is {weight[row]}: weights must be finite and not negative.")
