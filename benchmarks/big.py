@@ -22,9 +22,11 @@ RUNS = [
     *(Run(str(n), 0, "parquet", 0) for n in (100_000, 1_000_000)),
     *(Run("2000000", 0, f"dask, {workers}", 0) for workers in ("1 worker", "2 workers", "2 workers, 10 trees")),
     Run("10000000", 0, "parquet", 0),
+    *(Run(str(n), 0, "default", 0) for n in (100_000, 1_000_000, 10_000_000)),
 ]
-METHODS = ("network", "parquet", "dask")
+METHODS = ("network", "parquet", "dask", "default")
 _CHUNK = 250_000
+_FRESH = 20_000  # rows that the default is scored on
 _PASSES, _BIG = 200, 2**20  # of the network: how many, and numbers in a large answer
 
 
@@ -35,7 +37,7 @@ def run_big(names: list[str]) -> None:
     for run in RUNS:
         if run.method.split(",")[0] in names and run not in done:
             with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
-                measure = measure_network if run.method == "network" else measure_run
+                measure = {"network": measure_network, "default": measure_default}.get(run.method, measure_run)
                 row = process.submit(measure, run).result()
             store.append(vars(run) | row | provenance())
             print(run.dataset, run.method, row["seconds"], row["metrics"], flush=True)
@@ -52,6 +54,26 @@ def measure_run(run: Run) -> dict:
         wall, cpu, metrics = fit(run, directory, trees)
     metrics |= {"rows_a_second": n * trees / wall, "load_before": load, "load_after": os.getloadavg()[0]}
     return {"settings": {"trees": trees, "q": N_COVARIATES}, "seconds": {"fit": wall, "cpu": cpu}, "metrics": metrics}
+
+
+def measure_default(run: Run) -> dict:
+    """One fit of the default model to files, and its log-likelihood of fresh rows."""
+    import pandas as pd
+
+    from treecdf import TreeFlowRegressor
+
+    n = int(run.dataset)
+    TreeFlowRegressor(random_state=0).fit(*_chunk(0, 3000))  # kernels are compiled beforehand
+    with tempfile.TemporaryDirectory() as directory:
+        write_rows(n, Path(directory))
+        load, start, cpu = os.getloadavg()[0], time.perf_counter(), time.process_time()
+        fitted = TreeFlowRegressor(random_state=0).fit_parquet(directory, outcomes="y", directory=directory)
+        wall, cpu = time.perf_counter() - start, time.process_time() - cpu
+    peak = peak_memory_mib()
+    x, y = _chunk(10**6, _FRESH)
+    log_lik = fitted.score(pd.DataFrame(x, columns=fitted.feature_names_in_), y)
+    metrics = {"log_lik": log_lik, "trees": fitted.n_trees_, "peak_mib": peak, "load_before": load}
+    return {"settings": {"q": N_COVARIATES}, "seconds": {"fit": wall, "cpu": cpu}, "metrics": metrics}
 
 
 def model(trees: int):

@@ -20,8 +20,8 @@ from benchmarks.literal import METHODS as LITERAL_METHODS
 from benchmarks.literal import literal_runs, score_run
 from benchmarks.machine import RESULTS
 from benchmarks.methods import METHODS
-from benchmarks.microbiome import METHODS as MICROBIOME_METHODS
-from benchmarks.microbiome import run_study
+from benchmarks.microbiome.methods import METHODS as MICROBIOME_METHODS
+from benchmarks.microbiome.run import run_study
 from benchmarks.paper_page import write_paper_page
 from benchmarks.quick import BASELINE, compare, run_quick, table
 from benchmarks.report import PAGES, write_reports
@@ -40,6 +40,9 @@ from benchmarks.tables import EXPERIMENTS, run_experiment
 from benchmarks.use import N_ROWS as USE_ROWS
 from benchmarks.use import SETS as USE_SETS
 from benchmarks.use import run_use
+from benchmarks.without.page import SETS as WITHOUT_SETS
+from benchmarks.without.page import WHOLE, run_without, without_runs
+from benchmarks.without.parts import METHODS as WITHOUT_METHODS
 
 # Timings of synthetic rows: their runs, what a run does, and what the help says
 TIMINGS = {
@@ -108,6 +111,7 @@ def _parser() -> argparse.ArgumentParser:
     command.set_defaults(command=_microbiome)
     methods = list(MICROBIOME_METHODS)
     command.add_argument("--methods", type=_list_of(methods), default=methods, metavar="a,b")
+    command.add_argument("--seeds", type=int, default=3, metavar="N", help="divisions of the infants into folds")
     command.add_argument("--jobs", type=int, default=1, metavar="N", help="processes, one thread each")
     command.add_argument("--retry", action="store_true", help="run failed runs again")
     command = commands.add_parser("honest", help="coverage and log-likelihood where the truth is known, with targets")
@@ -135,6 +139,13 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="only draw, learnt by the first of --methods",
     )
+    command = commands.add_parser("without", help="the default model with each part taken out in turn")
+    command.set_defaults(command=_without)
+    command.add_argument("--splits", type=int, metavar="N", help="only the first N splits")
+    command.add_argument("--methods", type=_list_of((WHOLE, *WITHOUT_METHODS)), metavar="a,b")
+    command.add_argument("--datasets", type=_list_of(WITHOUT_SETS), metavar="a,b")
+    command.add_argument("--again", action="store_true", help="run stored runs again, after a change of the model")
+    command.add_argument("--limit", type=float, metavar="SECONDS", help="of one run")
     command = commands.add_parser("report", help="write docs/results/*.md from the stored rows")
     command.set_defaults(command=_report)
     command.add_argument("names", nargs="?", type=_list_of(PAGES), default=PAGES, metavar="a,b")
@@ -228,7 +239,7 @@ def _big(options) -> int:
 
 
 def _microbiome(options) -> int:
-    run_study(options.methods, options.jobs, options.retry)
+    run_study(options.methods, options.jobs, options.retry, options.seeds)
     return _report(argparse.Namespace(names=["microbiome"]))
 
 
@@ -248,6 +259,11 @@ def _shapes(options) -> int:
         run_shapes(runs, options.jobs, options.retry, options.again, options.limit)
         print("\n".join(shapes_page()))
     return _report(argparse.Namespace(names=["shapes"]))
+
+
+def _without(options) -> int:
+    run_without(without_runs(options.splits, options.methods, options.datasets), options.again, options.limit)
+    return _report(argparse.Namespace(names=["without"]))
 
 
 def _report(options) -> int:

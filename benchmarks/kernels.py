@@ -16,7 +16,7 @@ import numpy as np
 
 from benchmarks.machine import ROOT, provenance
 from benchmarks.rows import Store
-from treecdf._kernels.curves import forward_ascending
+from treecdf._kernels.curves import fill_masses, mix_ascending
 from treecdf._kernels.histogram import add_trees, grow
 from treecdf._kernels.lbfgs import LINE, MEMORY, lbfgs_advance
 from treecdf._kernels.losses import logistic_loss, mlp_loss
@@ -78,10 +78,26 @@ def _forward() -> Case:
     return Case(forward, lambda: (*flow, u.copy(), np.zeros(N_ROWS)), N_ROWS, "row, 10 trees")
 
 
-def _forward_ascending() -> Case:
-    *trees, x, _ = _flow()
-    u = np.sort(np.random.default_rng(1).random((len(x), 10)), axis=1)
-    return Case(forward_ascending, lambda: (*trees, x, u.copy(), np.zeros(u.shape)), N_ROWS, "row, 10 trees, 10 points")
+def _fill_masses() -> Case:
+    nodes, *trees, x, _ = _flow()
+    return Case(fill_masses, lambda: (nodes, *trees, x, 0, _blank(len(x), len(nodes))), N_ROWS, "row, 10 trees")
+
+
+def _mix_ascending() -> Case:
+    """Ten trees of 16 leaves each that move nothing, and ten points at a row."""
+    n_leaves, n_trees = 16, 10
+    edges = np.linspace(0.0, 1.0, n_leaves + 1)
+    low, high = np.tile(edges[:-1], n_trees), np.tile(edges[1:], n_trees)
+    trees = np.arange(n_trees + 1) * n_leaves, low, high, np.array([0, n_trees])
+    lines = np.tile(np.column_stack([low, np.ones(len(low))]), (N_ROWS, 1, 1))
+    u = np.sort(np.random.default_rng(1).random((N_ROWS, 10)), axis=1)
+    rows = lines, np.arange(N_ROWS), np.ones((N_ROWS, 1))
+    return Case(
+        mix_ascending,
+        lambda: (*trees, *rows, u, _blank(*u.shape), _blank(*u.shape)),
+        N_ROWS,
+        "row, 10 trees, 10 points",
+    )
 
 
 def _inverse() -> Case:
@@ -251,7 +267,8 @@ def _cell_loss() -> Case:
 
 CASES: dict[str, Callable[[], Case]] = {
     "forward": _forward,
-    "forward_ascending": _forward_ascending,
+    "fill_masses": _fill_masses,
+    "mix_ascending": _mix_ascending,
     "inverse": _inverse,
     "grow": _grow,
     "add_trees": _add_trees,

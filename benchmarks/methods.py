@@ -1,7 +1,10 @@
 """Named settings of our estimator, and the peers: METHODS[name](random_state, d) builds one. All run on one thread."""
 
+from functools import partial
+
 from benchmarks.peers import PEERS, PEERS_OF_SHAPES
 from benchmarks.peers.common import Peer
+from benchmarks.without.parts import PARTS, without
 
 
 def _paper(**overrides):
@@ -45,6 +48,10 @@ def _weighed(d: int, random_state: int, **how):
     return _rotated(d, eta=0.01, random_state=random_state, **how)
 
 
+def _without(part: str, random_state: int, d: int):
+    return without(part, random_state=random_state)
+
+
 METHODS = {
     # One outcome, or several without rotations
     "lr": lambda random_state, d: _paper(stages=_stages(0), random_state=random_state),
@@ -78,6 +85,8 @@ METHODS = {
     "eta01_equal": lambda random_state, d: _weighed(d, random_state, weights="equal"),
     "eta01_stacked": lambda random_state, d: _weighed(d, random_state, weights="stacked"),
     "eta01_product": lambda random_state, d: _weighed(d, random_state, weights="likelihood"),
+    # The default with a part taken out
+    **{f"without_{part}": partial(_without, part) for part in PARTS},
     **PEERS,
     **PEERS_OF_SHAPES,
 }
@@ -89,7 +98,8 @@ def settings(model) -> dict:
         return model.told()
     usual = type(model)().get_params(deep=False)
     given = model.get_params(deep=False)
-    return {
+    lacks = {"without": model.lacks} if hasattr(model, "lacks") else {}
+    return lacks | {
         name: value if isinstance(value, int | float | str | None) else repr(value)
         for name, value in given.items()
         if name not in ("random_state", "n_jobs") and repr(value) != repr(usual[name])

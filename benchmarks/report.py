@@ -11,7 +11,7 @@ from benchmarks.complexity import complexity_page
 from benchmarks.flights import flights_page
 from benchmarks.honest.page import honest_page
 from benchmarks.literal import literal_page
-from benchmarks.microbiome_page import microbiome_page
+from benchmarks.microbiome.page import microbiome_page
 from benchmarks.pictures import draw_dots, draw_pits, draw_times
 from benchmarks.rows import Run
 from benchmarks.scaling import scaling_page
@@ -20,6 +20,7 @@ from benchmarks.simulations import SIMULATIONS
 from benchmarks.speed.run import figure, latest_parts
 from benchmarks.speed.scaling import draw
 from benchmarks.tables import EXPERIMENTS, Experiment, groups_of, stored
+from benchmarks.without.page import without_page
 
 LIBRARY_SCORES = (
     Score("log_lik", SCORES["log_lik"]),
@@ -225,6 +226,7 @@ OTHER_PAGES = {
     "honest": lambda directory: honest_page(),
     "flights": lambda directory: flights_page(),
     "shapes": lambda directory: shapes_page(),  # `python -m benchmarks shapes --picture` draws its picture
+    "without": lambda directory: without_page(),
 }
 PAGES = (*EXPERIMENTS, *OTHER_PAGES)
 

@@ -1,11 +1,14 @@
 """The first hour of a new user: `python -m tests.first_hour` runs README and every page as they are written.
 
-Each page runs in a directory and a process of its own: its Python blocks one after the other, then its commands, on
-the tables that README writes. Every block and command is printed with its seconds. With `--fresh DIRECTORY` a virtual
-environment is made there first, with what the first command of README installs and nothing else.
+Each page runs in a process of its own: its Python blocks one after the other, then its commands, on the tables and
+models that README writes. Every block and command is printed with its seconds. `treecdf serve` stays up for the
+requests after it. Commands of Docker and pip are named, not run. With `--fresh DIRECTORY` a virtual environment is
+made there first, with what the first command of README installs; a page that needs an extra has it installed first.
 """
 
 import argparse
+import contextlib
+import json
 import os
 import re
 import shlex
@@ -13,20 +16,15 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 import venv
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 INSTALL = ["install", f"{ROOT}[plots,cli]"]
-PAGES = (
-    "README",
-    "docs/index",
-    "docs/tables",
-    "docs/command-line",
-    "docs/scikit-learn",
-    "docs/gallery",
-    "docs/settings",
-)
+FIRST = ("README", "docs/index", "docs/tables", "docs/command-line", "docs/scikit-learn", "docs/gallery")
+EXTRAS = {"docs/scaling": "dask", "docs/serving": "serve", "docs/skpro": "skpro"}
+ADDRESS = "http://127.0.0.1:8000"
 TIMED = """
 import sys, time, json
 import matplotlib; matplotlib.use("Agg")
@@ -44,10 +42,15 @@ def blocks(page, language):
     return re.findall(rf"```{language}\n(.*?)```", (ROOT / f"{page}.md").read_text(), re.DOTALL)
 
 
+def pages():
+    """README and all pages with blocks, in the order in which a newcomer reads them."""
+    found = sorted(str(path.relative_to(ROOT).with_suffix("")) for path in (ROOT / "docs").glob("*.md"))
+    found += sorted(str(path.relative_to(ROOT).with_suffix("")) for path in (ROOT / "docs/contributing").glob("*.md"))
+    return [*FIRST, *(page for page in found if page not in FIRST and (blocks(page, "python") or blocks(page, "sh")))]
+
+
 def run_blocks(python, page, directory, say):
     """Run the Python blocks of a page in one process, and say how long each took."""
-    import json
-
     ended = subprocess.run(
         [python, "-c", TIMED], input=json.dumps(blocks(page, "python")), cwd=directory, capture_output=True, text=True
     )
@@ -59,16 +62,53 @@ def run_blocks(python, page, directory, say):
 
 
 def run_commands(python, page, directory, say):
-    """Run the commands of a page that call treecdf, and say how long each took."""
-    for line in "\n".join(blocks(page, "sh")).splitlines():
-        words = shlex.split(line, comments=True)
-        if words[:1] != ["treecdf"]:
-            continue
-        begin = time.perf_counter()
-        ended = subprocess.run([python, "-m", *words], cwd=directory, capture_output=True, text=True)
-        say(f"{time.perf_counter() - begin:8.2f} s  {shlex.join(words)}")
-        if ended.returncode:
-            raise SystemExit(f"{page}.md: {line}\n{ended.stderr[-2000:]}")
+    """Run the commands of a page, and say how long each took."""
+    with contextlib.ExitStack() as servers:
+        for line in commands("\n".join(blocks(page, "sh"))):
+            words = shlex.split(line, comments=True)
+            if words[0] not in ("treecdf", "curl"):
+                say(f"   not run  {words[0]} {words[1]} ...")
+                continue
+            begin = time.perf_counter()
+            if words[:2] == ["treecdf", "serve"]:
+                servers.enter_context(server(python, words, directory))
+            else:
+                call = [python, "-m", *words] if words[0] == "treecdf" else [words[0], "--fail", *words[1:]]
+                ended = subprocess.run(call, cwd=directory, capture_output=True, text=True)
+                if ended.returncode:
+                    raise SystemExit(f"{page}.md: {line}\n{ended.stdout[-1000:]}{ended.stderr[-2000:]}")
+            say(f"{time.perf_counter() - begin:8.2f} s  {shlex.join(words)[:100]}")
+
+
+def commands(text):
+    """The commands of a block: lines, joined where a line ends in a backslash or an open quotation mark."""
+    whole = ""
+    for line in text.splitlines():
+        whole += line.removesuffix("\\") if line.endswith("\\") else f"{line}\n"
+        with contextlib.suppress(ValueError):  # a quotation mark is open
+            if not line.endswith("\\") and shlex.split(whole, comments=True):
+                yield whole
+            if not line.endswith("\\"):
+                whole = ""
+
+
+@contextlib.contextmanager
+def server(python, words, directory):
+    """A server that answers, until the page ends."""
+    with tempfile.TemporaryFile() as log:
+        process = subprocess.Popen([python, "-m", *words], cwd=directory, stdout=log, stderr=log)
+        try:
+            for _ in range(600):
+                with contextlib.suppress(OSError), urllib.request.urlopen(f"{ADDRESS}/v2/health/ready", timeout=5):
+                    break
+                if process.poll() is not None:
+                    log.seek(0)
+                    raise SystemExit(f"the server ended\n{log.read()[-2000:].decode()}")
+                time.sleep(0.1)
+            yield
+        finally:
+            process.terminate()
+            process.wait()
 
 
 def fresh(directory, say):
@@ -87,7 +127,7 @@ def main():
     """Walk the pages."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--fresh", metavar="DIRECTORY", help="where to make a virtual environment")
-    parser.add_argument("--pages", nargs="+", default=PAGES, help="default: all")
+    parser.add_argument("--pages", nargs="+", default=pages(), help="default: all")
     options = parser.parse_args()
     say = lambda text: print(text, flush=True)  # noqa: E731, T201
     begin = time.perf_counter()
@@ -95,6 +135,8 @@ def main():
     tables = tempfile.mkdtemp()
     for page in options.pages:
         say(f"{page}.md")
+        if options.fresh is not None and page in EXTRAS:
+            subprocess.run([python, "-m", "pip", "--quiet", "install", f"{ROOT}[plots,cli,{EXTRAS[page]}]"], check=True)
         run_blocks(python, page, tables, say)
         run_commands(python, page, tables, say)
     say(f"{time.perf_counter() - begin:8.2f} s  in all")

@@ -73,6 +73,7 @@ def small_models():
         "bounds": (TreeFlowRegressor(bounds=(-20, None), effort="fast", **few), 1),
         "box with bounds": (TreeFlowRegressor(bounds=[(-20, None), (None, 90.5)], base="box", **few), 2),
         "fast": (TreeFlowRegressor(effort="fast", **never), 1),
+        "sampled": (TreeFlowRegressor(base="conditional", effort="fast", **never), 1),
         "mixture": (TreeFlowRegressor(base="mixture", effort="fast", **few), 1),
         "network": (TreeFlowRegressor(base="network", effort="fast", **few), 1),
         "nodes": (TreeFlowRegressor(base="box", stages=nodes, **never), 1),
@@ -81,10 +82,12 @@ def small_models():
         "long tails": (TreeFlowRegressor(base=[Polynomial(1)], **never), 1),
         "frame": (TreeFlowRegressor(base="box", **few), 1),
         "atoms on a grid": (TreeFlowRegressor(base="box", atoms=[0.0], resolution=0.25, **few), 1),
+        "two atoms": (TreeFlowRegressor(base="box", atoms=[0.0, 1.0], **few), 1),
         "two on a grid": (TreeFlowRegressor(base="box", resolution=0.25, **few), 2),
         "few values": (TreeFlowRegressor(base="box", **few), 1),
         "listed values": (TreeFlowRegressor(base="box", **few), 1),
         "compositions": (CompositionalFlow(flow=TreeFlowRegressor(base="box", **never), random_state=0), 4),
+        "counts": (CompositionalFlow(counts=True, flow=TreeFlowRegressor(base="box", **never), random_state=0), 4),
     }
 
 
@@ -108,6 +111,11 @@ def compositions(y):
     return raw / raw.sum(axis=1, keepdims=True)
 
 
+def counts(y):
+    """Reads of these taxa, to different depths."""
+    return np.ceil(compositions(y) * np.linspace(50, 500, len(y)).round()[:, None])
+
+
 def _always(network):
     """A network that is tried even where trees do well."""
     object.__setattr__(network, "is_worth_trying", lambda errors: True)
@@ -119,8 +127,12 @@ def fit(name):
     model, d = small_models()[name]
     x, y = rows()
     y = compositions(y) if name == "compositions" else y[:, 0] if d == 1 else y
+    if name == "counts":
+        return model.fit(x, counts(rows()[1]), subject=np.arange(len(x)) // 4, time=x[:, 0])
     if name == "atoms on a grid":
         y = np.where(y < -0.5, 0.0, np.round(4 * y) / 4)
+    if name == "two atoms":  # whose log odds are linear
+        y = (x[:, 0] + x[:, 1] + 0.5 * np.sin(np.arange(len(x))) > 0).astype(float)
     if name == "near":  # rows in pairs, so that near rows are worth remembering
         x, y = (np.repeat(part, 2, axis=0) for part in (x, y))
         x, y = x + 1e-3 * np.sin(np.arange(x.size)).reshape(x.shape), y + 1e-3 * np.sin(np.arange(len(y)))
@@ -132,12 +144,31 @@ def fit(name):
         y = np.array([1.0, 2.0, 5.0, 10.0])[np.clip(np.round(y + 1), 0, 3).astype(int)]
     if name == "long tails":
         x, y = np.exp(2 * x), y + 5 * x[:, 0]
-    return model.fit(as_frame(x) if name == "frame" else x, y)
+    model.fit(as_frame(x) if name == "frame" else x, y)
+    return on_its_own_model(model) if name == "sampled" else model
+
+
+def on_its_own_model(model):
+    """A fitted model as it is when trees of other rows follow: a flow whose base is the model of a sample."""
+    from treecdf.flows.flow import TreeFlow
+    from treecdf.flows.learnt import Learnt
+    from treecdf.flows.mixture import Mixture
+    from treecdf.flows.results import Family
+
+    flow = TreeFlow(*Learnt.of(model.mixture_, model.covariates_.width), model.mixture_.members[0].stages[:0])
+    model.mixture_ = Mixture((flow,), np.zeros((1, 1)))
+    model.families_ = (Family("refined", (flow,), np.array([-1.0]), np.zeros((1, 1))),)
+    model.family_weights_ = np.ones(1)
+    return model
 
 
 def predictions(model):
     """All kinds of predictions at a few rows, as one flat array."""
     x, y = rows(n=6, seed=1)
+    if hasattr(model, "depths_"):
+        kin = {"subject": [0, 0, 1, 1, 1, 2], "time": np.arange(6.0)}
+        found = [model.sample(x, 3, random_state=0, **kin), model.zero_prob(x, 5), model.log_prob(x, counts(y))]
+        return np.concatenate([part.ravel() for part in found])
     if hasattr(model, "n_taxa_"):
         found = [model.sample(x, 3, random_state=0), model.zero_prob(x, 5), model.log_prob(x, compositions(y))]
         return np.concatenate([part.ravel() for part in found])

@@ -50,9 +50,11 @@ def bits(model):
 def small_blocks():
     """Let 1,200 rows be several blocks, so that both workers have some."""
     import treecdf.data.blocks
+    import treecdf.estimators.fitting
     import treecdf.training.sources.rows
 
     treecdf.training.sources.rows.SHARD_ROWS, treecdf.data.blocks.BLOCK_ROWS = 50, 150
+    treecdf.estimators.fitting.ROWS_READ_WHOLE = 0  # so that the rows stay on the workers
 
 
 def arm(phase, strike):

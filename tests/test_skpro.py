@@ -26,7 +26,7 @@ def test_checks_of_skpro(kind):
 @pytest.fixture(scope="module")
 def fitted():
     rng = np.random.default_rng(0)
-    x = pd.DataFrame({"a": rng.normal(size=300), "b": rng.choice(["u", "v"], size=300)})
+    x = pd.DataFrame({"a": rng.normal(size=300), "b": pd.Categorical(rng.choice(["u", "v"], size=300))})
     x.loc[::7, "a"] = np.nan
     y = pd.DataFrame({"z": x["a"].fillna(0.0) + (x["b"] == "u") + 0.5 * rng.normal(size=300)})
     return x, y, adapter.TreeFlowProba(TreeFlowRegressor(effort="fast", random_state=0)).fit(x, y)

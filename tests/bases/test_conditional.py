@@ -20,6 +20,7 @@ from treecdf.bases.learners import BoostedMean, Polynomial, as_learner
 from treecdf.bases.linear_scale import LinearScale
 from treecdf.bases.mean import TrainingRows
 from treecdf.bases.stacked import Stack
+from treecdf.bases.tail_nodes import nodes_of_tail
 from treecdf.bases.transform import OutcomeTransform
 from treecdf.data.recording import recording_step
 from treecdf.training.defaults import default_learners, default_scales
@@ -825,3 +826,26 @@ def test_normal_outcomes_are_left_as_they_are():
     x, _, _ = lognormal()
     y = x[:, 0] + np.random.default_rng(0).normal(size=len(x))
     assert "transform of the outcome: none" in TreeFlowRegressor(effort="fast", random_state=0).fit(x, y).summary()
+
+
+@pytest.mark.parametrize("tail", [2, 3, 4, 5])
+def test_nodes_of_tails_have_their_moments(tail):
+    nodes, masses = nodes_of_tail(tail)
+    truth = stats.norm() if tail == 5 else stats.t([1, 2, 3, 5, 10][tail])
+    assert abs(masses.sum() - 1) < 1e-12
+    np.testing.assert_allclose(masses @ nodes**2, truth.var(), rtol=1e-5)
+    np.testing.assert_allclose(masses @ np.logaddexp(0, nodes), truth.expect(lambda t: np.logaddexp(0, t)), rtol=1e-5)
+
+
+@pytest.mark.parametrize("skew", [0.5, 2.0])
+def test_moments_without_trees_are_those_of_the_exact_cdf(skew):
+    """Closed forms and nodes against integrals of the CDF, with and without a transform."""
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-1, 1, (300, 1))
+    y = np.exp(skew * (x[:, 0] + 0.3 * rng.normal(size=300)))
+    model = TreeFlowRegressor(base=[Polynomial(2)], max_trees=0, random_state=0, n_jobs=1).fit(x, y)
+    (flow,), x = model.mixture_.tree_flows(), x[:40]
+    mean, std = flow.base.moments(flow.condition(x, None)[1])
+    by_curve = model.mixture_.curve(x, {}).moments()
+    assert (np.abs(mean - by_curve[0]) < 5e-4 * std).all()
+    np.testing.assert_allclose(std, by_curve[1], rtol=5e-3)

@@ -1,5 +1,6 @@
 """Boosted and network mixtures: modes that move, and all that a base must do."""
 
+from dataclasses import fields, replace
 from functools import cache
 from types import SimpleNamespace
 
@@ -18,6 +19,8 @@ from treecdf.bases.learners.network import Network, silu
 from treecdf.bases.looking import look_at_mixture
 from treecdf.bases.mean import TrainingRows
 from treecdf.bases.network_mixture import MixtureNetwork, _relevance
+from treecdf.training import ensemble
+from treecdf.training.defaults import default_network_mixture
 from treecdf.training.ensemble import _sees_shapes, _Trainer, weigh_families
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -119,10 +122,43 @@ def test_models_do_not_depend_on_the_threads_and_come_back_from_files(name, n_jo
 
 def test_a_mixture_joins_where_it_helps_and_is_given_up_elsewhere():
     model = TreeFlowRegressor(effort="fast", random_state=0).fit(X, Y)
-    assert "mixture" in [family.name for family in model.families_]
+    assert "flow" not in [family.name for family in model.families_]
     line = X[:, 0] + 0.3 * np.random.default_rng(0).normal(size=len(X))
     plain = TreeFlowRegressor(effort="fast", random_state=0).fit(X, line)
     assert [family.name for family in plain.families_] == ["flow"]
+
+
+@pytest.mark.parametrize(("n", "looked_at"), [(2000, []), (2600, [MixtureNetwork])])
+def test_networks_are_looked_at_on_many_rows_though_the_boosted_mixture_is_far_behind(n, looked_at, monkeypatch):
+    found, usual = [], ensemble.look_at_mixture
+
+    def look(learner, table, fold):
+        found.append(type(learner))
+        decided, value, seen = usual(learner, table, fold)
+        return decided, value - (9.0 if isinstance(learner, MixtureBoosting) else 0.0), seen
+
+    monkeypatch.setattr(ensemble, "look_at_mixture", look)
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-1, 1, size=(n, 5))
+    y = np.sin(4 * x[:, 0] * x[:, 1]) + np.cos(3 * x[:, 2] + 2 * x[:, 3] * x[:, 4]) + 0.05 * rng.normal(size=n)
+    TreeFlowRegressor(effort="fast", random_state=0).fit(x, y)
+    assert found == [MixtureBoosting, *looked_at]
+
+
+def test_a_fast_look_is_shorter_than_the_training():
+    learner = default_network_mixture(1000, 1, "fast")
+    steps = []
+
+    class Watched(Network):
+        def train(self, *args):
+            steps.append(self.max_steps)
+            return super().train(*args)
+
+    watched = Watched(**{field.name: getattr(learner.network, field.name) for field in fields(Network)})
+    rows = TrainingRows(X, Y, np.ones(len(Y)), np.arange(len(Y)) % 3)
+    replace(learner, network=watched).look(rows, -7.0, np.random.default_rng(0))
+    assert steps == [learner.network.max_steps // 3]
+    assert learner.network.max_steps < default_network_mixture(1000, 1, "default").network.max_steps
 
 
 @every_learner

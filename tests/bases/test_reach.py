@@ -47,6 +47,19 @@ def test_rows_off_the_manifold_are_outside():
     assert both.excess(np.array([[0.5, 0.5]]))[0] == 0
 
 
+def test_columns_that_always_agreed_are_outside_when_they_do_not():
+    both = reach(np.column_stack([X, X[:, 0]]), lambda x: x[:, [0, 3]])
+    agree, rounded, differ = [0.5, 0, 0, 0.5], [0.5, 0, 0, 0.5 + 1e-6], [0.5, 0, 0, -0.5]
+    assert both.excess(np.array([agree, rounded, differ])) == pytest.approx([0, 0, 9], abs=3)
+    assert not both.excess(np.array([agree, rounded])).any()
+
+
+def test_new_rows_of_many_covariates_are_no_novelty_on_few_rows():
+    rng = np.random.default_rng(1)
+    many = reach(rng.normal(size=(60, 20)), lambda x: x)
+    assert np.median(many.excess(rng.normal(size=(500, 20)))) < 0.07
+
+
 def test_missing_values_come_from_rows_that_are_near_otherwise():
     x = np.column_stack([X[:, 0], X[:, 0], X[:, 1]])
     versions = reach(x).filled(np.array([[0.5, np.nan, 0.2]]))

@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from scipy.stats import kstest
+from scipy.stats import kstest, norm
 from scipy.stats import t as student_t
 
 from treecdf import Logistic, Stage, TreeFlowRegressor
-from treecdf.bases.student import Student
+from treecdf.bases.student import NORMAL, Student
 
 RNG = np.random.default_rng(0)
 TURN = np.array([[0.8, 0.6], [-0.6, 0.8]])
@@ -123,12 +123,30 @@ def test_auto_is_the_box_with_bounds_and_the_t_without():
         assert np.array_equal(auto, named)
 
 
-def test_bounds_are_refused():
-    with pytest.raises(ValueError, match="bounds"):
-        fit(bounds=[(None, None), (0, None)])
+@pytest.mark.parametrize("base", ["student", "normal"])
+def test_bounds_are_refused(base):
+    with pytest.raises(ValueError, match=f"bounds .* base='{base}'"):
+        fit(bounds=[(None, None), (0, None)], base=base)
 
 
-@pytest.mark.parametrize("dof", [3.0, 5.0, 7.0, 10.0, 30.0, 100.0])
+def test_the_normal_base_is_the_normal_distribution_of_the_outcomes():
+    y, weight = Y[:500, :1], np.arange(500) % 3.0
+    one = y[:, 0]
+    base = Student.fit(y, weight, degrees=[NORMAL])
+    mean = np.average(one, weights=weight)
+    expected = norm(mean, np.sqrt(np.average((one - mean) ** 2, weights=weight)))
+    v, log_det = base.to_box(y)
+    np.testing.assert_allclose(v, expected.cdf(y), rtol=1e-12)
+    np.testing.assert_allclose(log_det, expected.logpdf(one), rtol=1e-12)
+    assert np.isfinite(base.to_box(np.array([[1e308], [-1e308]]))[1]).all()
+    assert base.from_box(np.array([[0.0], [1.0]])).ravel().tolist() == [-np.inf, np.inf]
+    model = fit(one, X[:500], base="normal")
+    assert "base: normal" in model.summary()
+    distribution = model.predict_distribution(X[:5])
+    np.testing.assert_allclose(distribution.cdf(distribution.icdf([0.1, 0.9])), [[0.1, 0.9]] * 5, rtol=1e-6)
+
+
+@pytest.mark.parametrize("dof", [3.0, 5.0, 7.0, 10.0, 30.0, 100.0, NORMAL])
 def test_quantiles_of_the_smallest_levels_are_on_the_left(dof):
     base = Student(np.zeros(1), np.ones(1), np.array([dof]))
     levels = np.array([0.0, 1e-300, 1e-200, 1e-101, 1e-99, 1e-12, 0.3])

@@ -56,6 +56,29 @@ def test_new_gaps_in_a_column_that_had_none_stay_unknown():
     assert covariates.filled(unknown).tolist() == [[np.median(SIZE)]]
 
 
+def test_too_few_gaps_to_learn_from_count_as_none():
+    few = np.where(np.arange(N) < 3, np.nan, SIZE)
+    covariates, x = numbers_of(few)
+    assert covariates.columns[0] == Number(float(np.median(few[3:])), has_gaps=False)
+    assert np.array_equal(x[:, 0], np.where(np.isnan(few), np.median(few[3:]), few))
+    names = np.where(np.arange(N) < 3, None, CITY).astype(object)
+    covariates, x = numbers_of(names)
+    assert covariates.columns[0].missing_place == -1
+    assert np.isfinite(x).all()
+    assert np.isnan(covariates([names[:3]])).all()
+
+
+def test_intervals_are_wide_enough_where_few_training_rows_had_a_gap():
+    rng = np.random.default_rng(0)
+    x, x_new = rng.normal(size=(400, 3)), rng.normal(size=(1000, 3))
+    y, y_new = (rows[:, 0] + 0.3 * rng.normal(size=len(rows)) for rows in (x, x_new))
+    x[:8, 0] = x_new[:, 0] = np.nan
+    fitted = TreeFlowRegressor(effort="fast", random_state=0).fit(x, y)
+    with pytest.warns(UserWarning, match="too few to learn from"):
+        low, high = fitted.predict_distribution(x_new).interval(0.9)
+    assert np.mean((low <= y_new) & (y_new <= high)) > 0.85
+
+
 def test_a_column_of_gaps_only_is_no_trouble():
     _, x = numbers_of(np.full(5, np.nan))
     assert np.isfinite(x).all()

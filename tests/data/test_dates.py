@@ -147,6 +147,7 @@ def test_outcomes_that_are_dates_are_refused(y):
         small().fit(np.arange(float(N))[:, None], y)
 
 
+@pytest.mark.filterwarnings("ignore:Column when has missing values")
 @pytest.mark.parametrize("name", ["t.csv", "t.parquet", "t.xlsx"])
 def test_the_command_line_reads_the_same_dates(name, tmp_path):
     table = pd.DataFrame({"when": HOURS, "y": Y})

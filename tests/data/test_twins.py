@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from treecdf.data.twins import note_on_twins
+from treecdf import TreeFlowRegressor
+from treecdf.data.twins import note_on_near_copies, note_on_twins
 
 RNG = np.random.default_rng(0)
 GROUP = np.repeat(np.arange(60), 10)
@@ -37,3 +38,35 @@ def test_rows_that_share_covariates_are_told_of(name):
 @pytest.mark.parametrize("name", PLAIN)
 def test_other_tables_have_no_note(name):
     assert note_on_twins(PLAIN[name]) == ()
+
+
+def test_rows_that_come_again_with_some_noise_are_told_of():
+    x, y = RNG.normal(size=(100, 3)), RNG.normal(size=(100, 1))
+    again = np.repeat(np.arange(100), 5)
+    noise = 1e-3 * RNG.normal(size=(500, 3))
+    (note,) = note_on_near_copies(x[again] + noise, y[again] + noise[:, :1])
+    assert "100% of the rows" in note
+    assert "groups=" in note
+    assert note_on_near_copies(x[again] + noise, RNG.normal(size=(500, 1))) == ()  # outcomes of their own
+
+
+@pytest.mark.parametrize("name", PLAIN)
+@pytest.mark.parametrize("is_exact", [False, True])
+def test_near_copies_are_not_found_in_other_tables(name, is_exact):
+    x = PLAIN[name]
+    y = x[:, :1] if is_exact and name != "a few copies" else RNG.normal(size=(len(x), 1))
+    assert note_on_near_copies(x, y) == ()
+
+
+def test_a_curve_of_one_covariate_has_no_near_copies():
+    for seed in range(20):
+        x = np.random.default_rng(seed).exponential(size=(300, 1)) ** 3
+        assert note_on_near_copies(x, np.sin(x)) == ()
+
+
+def test_weights_that_few_rows_have_are_told_of():
+    x = RNG.normal(size=(60, 2))
+    weight = np.exp(4 * RNG.normal(size=60))
+    model = TreeFlowRegressor(effort="fast", max_trees=2, random_state=0)
+    assert "few of the 60 rows have most of the weight" in model.fit(x, x[:, 0], sample_weight=weight).summary()
+    assert "most of the weight" not in model.fit(x, x[:, 0], sample_weight=np.full(60, 7.0)).summary()

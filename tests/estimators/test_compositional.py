@@ -11,7 +11,7 @@ from sklearn.base import clone
 
 from treecdf import CompositionalFlow, TreeFlowRegressor
 from treecdf.data.units import draw_folds, units_of_groups
-from treecdf.flows.composition.presence import Presence, logistic
+from treecdf.flows.composition.presence import Presence, _quantiles, logistic
 from treecdf.flows.composition.ratios import Ratios
 
 
@@ -250,7 +250,7 @@ def test_logistic_is_scikit_learns():
     z = rng.normal(size=(300, 4))
     z = (z - z.mean(axis=0)) / z.std(axis=0)
     label = rng.random(300) < expit(z[:, 0] - 0.5)
-    _, slopes = logistic(z, label, np.full(4, 2.0))
+    _, slopes = logistic(z, label, np.full(4, 2.0), np.ones(300))
     theirs = LogisticRegression(C=0.5, tol=1e-10).fit(z, label)
     np.testing.assert_allclose(slopes, theirs.coef_[0], atol=1e-3)
 
@@ -260,8 +260,51 @@ def test_presence_is_a_distribution():
     effects = rng.normal(size=(100, 2))
     present = rng.random((100, 3)) < 0.6
     present[~present.any(axis=1), 0] = True
-    chain = Presence.fit(effects, present, np.arange(100) % 5)
+    chain = Presence.fit(effects, present, np.arange(100) % 5, np.ones(100))
     patterns = np.array(list(product([False, True], repeat=3)))
     chance = np.exp(chain.log_prob(np.zeros((8, 2)), patterns))
     assert chance[0] == 0
     assert chance.sum() == pytest.approx(1)
+
+
+def test_a_row_of_weight_two_is_the_row_twice():
+    x, y = simulate(120, 6)
+    weight = np.where(np.arange(120) < 40, 2.0, 1.0)
+    twice = np.repeat(np.arange(120), weight.astype(int))
+    weighted = CompositionalFlow(random_state=0).fit(x, y, sample_weight=weight)
+    copies = CompositionalFlow(random_state=0).fit(x[twice], y[twice])
+    np.testing.assert_allclose(copies.log_prob(x, y), weighted.log_prob(x, y), atol=1e-6)
+
+
+def test_knots_are_quantiles_of_rows_as_often_as_they_count():
+    rng = np.random.default_rng(0)
+    z, weight = rng.normal(size=50), rng.integers(1, 4, 50).astype(float)
+    levels = (0.0, 0.1, 0.33, 0.5, 0.9, 1.0)
+    np.testing.assert_allclose(_quantiles(z, levels, np.ones(50)), np.quantile(z, levels))
+    np.testing.assert_allclose(_quantiles(z, levels, weight), np.quantile(np.repeat(z, weight.astype(int)), levels))
+
+
+def test_rows_without_weight_do_not_count():
+    x, y = simulate(90, 7)
+    other = np.where(np.arange(90)[:, None] < 60, y, y[:, ::-1])
+    weight = np.where(np.arange(90) < 60, 1.0, 0.0)
+    subject = np.arange(90) // 3
+    fitted = [
+        CompositionalFlow(random_state=0).fit(x, part, sample_weight=weight, subject=subject) for part in (y, other)
+    ]
+    np.testing.assert_array_equal(fitted[0].log_prob(x, y), fitted[1].log_prob(x, y))
+    with pytest.raises(ValueError, match="weights must be finite and not negative"):
+        CompositionalFlow().fit(x, y, sample_weight=-weight)
+
+
+def test_logistic_with_weights_is_scikit_learns():
+    from sklearn.linear_model import LogisticRegression
+
+    rng = np.random.default_rng(1)
+    z, weight = rng.normal(size=(300, 3)), rng.uniform(0.2, 3, 300)
+    mean = weight @ z / weight.sum()
+    z = (z - mean) / np.sqrt(weight @ (z - mean) ** 2 / weight.sum())
+    label = rng.random(300) < expit(z[:, 0] - 0.5)
+    _, slopes = logistic(z, label, np.full(3, 2.0), weight)
+    theirs = LogisticRegression(C=0.5, tol=1e-10).fit(z, label, sample_weight=weight)
+    np.testing.assert_allclose(slopes, theirs.coef_[0], atol=1e-3)

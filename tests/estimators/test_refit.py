@@ -68,13 +68,14 @@ def test_an_interrupted_refit_leaves_the_old_model(where, tmp_path, monkeypatch)
     unchanged(fitted, before, tmp_path / "model.tcdf")
 
 
-@pytest.mark.parametrize("where", ["fit_pieces", "importances"])
-def test_an_interrupted_refit_from_files_leaves_the_old_model(where, tmp_path, monkeypatch):
+@pytest.mark.parametrize(("where", "base"), [("fit_pieces", "box"), ("fit_table", "auto"), ("importances", "auto")])
+def test_an_interrupted_refit_from_files_leaves_the_old_model(where, base, tmp_path, monkeypatch):
     OTHER.assign(y=Y).to_parquet(tmp_path / "rows.parquet")
-    fitted = model().fit(FRAME, Y)
+    fitted = model().set_params(base=base).fit(FRAME, Y)
     before = dict(vars(fitted))
     with monkeypatch.context() as patch:
         patch.setattr(treecdf.estimators.fitting, where, fail)
+        patch.setattr(treecdf.estimators.fitting, "ROWS_READ_WHOLE", 0)
         with pytest.raises(KeyboardInterrupt):
             fitted.fit_parquet(tmp_path / "rows.parquet", "y")
     unchanged(fitted, before, tmp_path / "model.tcdf")

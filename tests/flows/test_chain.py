@@ -308,6 +308,11 @@ def test_the_number_of_jobs_does_not_change_the_model():
 
 
 class Unaware:
+    knows_rows = False
+
+    def learn_conditions(self, x, known):
+        """There is nothing to learn."""
+
     def novelty(self, x):
         return None
 

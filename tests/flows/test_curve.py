@@ -74,14 +74,72 @@ def test_integrals_do_not_depend_on_threads_or_on_other_rows(model):
     np.testing.assert_allclose(d[:3].crps(Y[:3]), d.crps(Y)[:3], rtol=1e-9)
 
 
-def test_ascending_points_go_through_trees_as_any_others_do(model):
-    """The kernel against the one that serves log densities, which has its own twin."""
-    flow = model.mixture_.tree_flows()[0]
-    z, _ = flow.condition(X[:M], None)
-    u = np.sort(RNG.random((M, 300, 1)), axis=1)
-    for stage in flow.stages:
-        np.testing.assert_allclose(stage.forward_ascending(u, z)[0], stage.forward_and_log_det(u, z)[0], rtol=1e-12)
-        np.testing.assert_allclose(stage.forward_ascending(u, z)[1], stage.forward_and_log_det(u, z)[1], atol=1e-11)
+def test_mixtures_at_rows_are_those_that_serve_log_densities(model):
+    """Leaves with their lines against the kernel that walks down each tree, which has its own twin."""
+    mixture, known = model.mixture_, {}
+    at = mixture.at(X[:M], known)
+    y = np.sort(np.column_stack([RNG.normal(size=(M, 200)), np.full(M, -50.0), np.full(M, 50.0)]), axis=1)
+    u, log_density = mixture._forward(y[..., None], X[:M], known)
+    for is_ascending in (True, False):
+        cdf, density = at.cdf_and_density(y, is_ascending)
+        np.testing.assert_allclose(cdf, u[..., 0], rtol=1e-11)
+        np.testing.assert_allclose(density, np.exp(log_density), rtol=1e-11)
+    few = np.array([3, 0])
+    np.testing.assert_array_equal(at.take(few).cdf_and_density(y[few])[0], at.cdf_and_density(y)[0][few])
+
+
+def test_integrals_are_those_of_the_formulas():
+    """The kernels against the same sums in NumPy, points that repeat and infinite densities included."""
+    rng = np.random.default_rng(1)
+    away = np.sort(rng.standard_t(2, size=(6, 40)), axis=1)
+    away[:, 7] = away[:, 8]
+    cdf = np.sort(rng.random((6, 40)), axis=1)
+    cdf[:, 7] = cdf[:, 8]
+    density = rng.random((6, 40))
+    density[2, 5] = np.inf
+    curve = Curve(away, cdf, density)
+    middle = np.minimum((cdf < 0.5).sum(axis=1), 39)
+    center = away[np.arange(6), middle]
+    for truth in (center, away[:, 11]):
+        scaled = np.abs(away - truth[:, None])
+        unit = np.where((cdf > 0.2) & (cdf < 0.8), scaled, 0.0).max(axis=1)
+        z = (away - truth[:, None]) / unit[:, None]
+        length = np.diff(z, axis=1)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            most = np.where(length > 0, 3 * np.diff(cdf, axis=1) / length, 0.0)
+        below = z[:, 1:] <= 0
+        sign = np.where(below, 1.0, -1.0)
+        mass = [np.where(below, part, 1 - part) for part in (cdf[:, :-1], cdf[:, 1:])]
+        slope = [sign * np.fmin(part * unit[:, None], most) for part in (density[:, :-1], density[:, 1:])]
+        crps = unit * _sums(z, [m**2 for m in mass], [2 * m * s for m, s in zip(mass, slope, strict=True)])
+        np.testing.assert_allclose(curve.crps(truth), crps, rtol=1e-10)
+        if truth is center:
+            first = _sums(z, mass, slope, -sign)
+            ends = np.abs(z[:, :-1]), np.abs(z[:, 1:])
+            moment = [2 * end * m for end, m in zip(ends, mass, strict=True)]
+            change = [2 * (end * s - sign * m) for end, s, m in zip(ends, slope, mass, strict=True)]
+            np.testing.assert_allclose(curve.moments()[0], center + unit * first, rtol=1e-10)
+            std = unit * np.sqrt(np.maximum(_sums(z, moment, change) - first**2, 0.0))
+            np.testing.assert_allclose(curve.moments()[1], std, rtol=1e-10)
+
+
+def _sums(z, value, slope, sign=1.0):
+    """Sums of integrals of functions with these ends and slopes, cubics in the inverse sinh of z."""
+    length, rise = np.diff(np.arcsinh(z), axis=1), np.hypot(1.0, z)
+    left = slope[0] * rise[:, :-1] ** 2 + value[0] * z[:, :-1]
+    right = slope[1] * rise[:, 1:] ** 2 + value[1] * z[:, 1:]
+    area = length / 2 * (value[0] * rise[:, :-1] + value[1] * rise[:, 1:]) + length**2 / 12 * (left - right)
+    return (sign * np.where(length > 0, area, 0.0)).sum(axis=1)
+
+
+def test_moments_without_trees_have_a_closed_form():
+    model = TreeFlowRegressor(base=[Polynomial(1), Polynomial(2)], max_trees=0, random_state=0, n_jobs=1)
+    mixture = model.fit(X, Y).mixture_
+    mean, std = mixture.moments(X[:50], {})
+    by_curve = mixture.curve(X[:50], {}).moments()
+    assert mixture.at(X[:50], {}).parts[0].bundle.flow.base.moments(mixture.tree_flows()[0].condition(X[:50], None)[1])
+    assert (np.abs(mean - by_curve[0]) < 1e-4 * std).all()
+    np.testing.assert_allclose(std, by_curve[1], rtol=2e-3)
 
 
 @pytest.mark.parametrize("dof", [3.0, 5.0, 50.0])

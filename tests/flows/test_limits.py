@@ -27,13 +27,12 @@ def two_students():
     return Mixture(tuple(TreeFlow(standardize, base, ()) for base in bases), equal_weights(2))
 
 
-@pytest.mark.parametrize("n_steps", [1, 3])
-def test_quantiles_that_are_not_found_are_a_warning_that_says_how_far_off_they_are(n_steps, monkeypatch):
+def test_quantiles_that_are_not_found_are_a_warning_that_says_how_far_off_they_are(monkeypatch):
     mixed = two_students()
     exact = mixed.inverse(LEVELS, X)
     assert mixed.forward_and_log_det(exact, X)[0] == pytest.approx(LEVELS, rel=1e-12)
-    monkeypatch.setattr(mixture, "_N_STEPS", n_steps)
-    with pytest.warns(ConvergenceWarning, match=rf"Root finding ended after {n_steps} steps: \d+ of 12 quantiles"):
+    monkeypatch.setattr(mixture, "_N_STEPS", 1)
+    with pytest.warns(ConvergenceWarning, match=r"Root finding ended after 1 steps: \d+ of 12 quantiles"):
         mixed.inverse(LEVELS, X)
 
 

@@ -5,9 +5,11 @@ import pickle
 import numpy as np
 import pytest
 from scipy.special import expit
+from scipy.stats import binom
 from sklearn.base import clone
 
 from treecdf import TreeFlowRegressor
+from treecdf.bases.learners.boosting import BoostedScores
 from treecdf.data.recording import Grid, continuous_part, find_atoms
 from treecdf.data.table import Table
 from treecdf.flows.recorded import RecordedDistribution
@@ -138,6 +140,27 @@ def test_a_model_that_knows_the_atom_scores_better_than_chance(with_atoms):
     truth = np.where(zero, np.log(expit(2 * x[:, 0])), 0.0).mean()
     assert own[zero].sum() / 1000 > marginal + 0.05
     assert own[zero].sum() / 1000 < truth + 0.05
+
+
+@pytest.mark.parametrize("m", [1, 5])
+def test_probabilities_of_atoms_are_those_of_a_logistic_truth(m):
+    rng = np.random.default_rng(m)
+    x, x_new = rng.normal(size=(800, 3)), rng.normal(size=(2000, 3))
+    chance, chance_new = (expit(1.5 * rows[:, 0] - rows[:, 1]) for rows in (x, x_new))
+    model = small(atoms=list(range(m + 1))).fit(x, rng.binomial(m, chance))
+    y_new = rng.binomial(m, chance_new).astype(float)
+    assert np.mean(binom.logpmf(y_new, m, chance_new) - model.log_prob(x_new, y_new)) < 0.008 * m + 0.002
+    far, edge = ([[sign * value, 0, 0] for sign in (1, -1)] for value in (1e6, np.abs(x[:, 0]).max() + 1))
+    assert model.log_prob(far, [m, 0]) == pytest.approx(model.log_prob(edge, [m, 0]))
+    with pytest.warns(UserWarning, match="missing values"):
+        assert np.isfinite(model.log_prob([[np.nan] * 3], [0.0])).all()
+
+
+def test_atoms_that_no_line_tells_apart_are_left_to_trees():
+    inside = (np.abs(X[:, 0]) < 0.7).astype(float)
+    model = small(atoms=[0, 1]).fit(X, inside)
+    assert isinstance(model.atoms_.scores, BoostedScores)
+    assert model.score(X, inside) > -0.1
 
 
 def test_atoms_are_numbers_of_one_outcome():

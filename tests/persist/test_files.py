@@ -108,7 +108,7 @@ def test_a_generator_inside_the_flow_of_compositions_is_not_kept(path):
         model.set_params(flow__c0=7).save(path)
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name != "compositions"])
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in ("compositions", "counts")])
 def test_fitted_attributes_and_parameters_come_back(name, path):
     model = fitted(name)
     model.save(path)
@@ -536,12 +536,20 @@ HOSTILE = {
     "links in another order": ("compositions", lambda document, _: _reverse(document), "features of a log ratio"),
     "covariates of a link": ("compositions", lambda document, _: _narrow(document), r"\(4,\); got \(3,\)"),
     "huge slopes": ("compositions", _all("slopes", 1e300, "Link"), "slopes"),
+    "huge slopes of atoms": ("two atoms", _all("slopes", 1e300, "TiltedScores"), "slopes"),
+    "ends of atoms": ("two atoms", _of("TiltedScores", "ends", {"array": 0}), "ends"),
     "knots": ("compositions", _of("Effects", "knots", {"tuple": []}), "knots"),
     "features of a ratio": ("compositions", _of("Link", "slopes", lambda own: {"array": 0}), "slopes"),
     "no links": ("compositions", _set(("fitted", "links_"), {"tuple": []}), "links_"),
     "setting of the flow": ("compositions", _set(("parameters", "flow", "dict", "c0"), 7), "c0"),
     "no flow": ("compositions", _set(("parameters", "flow"), 3), "checksums are right, but"),
     "normalize": ("compositions", _set(("parameters", "normalize"), "no"), "normalize"),
+    "depths": ("counts", _all("quantiles", -1.0, "Depths"), "quantiles"),
+    "no depths": ("counts", lambda document, _: document["fitted"].pop("depths_"), "links|shape|depths|of columns"),
+    "counts without depths": ("compositions", _set(("parameters", "counts"), True), "depths of a model of counts"),
+    "certain memory": ("counts", _all("lasting", 1.0, "Memory"), "correlations below one"),
+    "no time": ("counts", _all("scale", 0.0, "Memory"), "scale"),
+    "memory of other taxa": ("counts", _of("Memory", "passing", lambda own: {"array": 0}), "passing"),
     "checkpoint": ("nodes", _set(("parameters", "checkpoint"), "/somewhere"), "no checkpoint"),
     "checkpoint of the flow": ("compositions", _set(("parameters", "flow", "dict", "checkpoint"), "a"), "no check"),
 }  # fmt: skip

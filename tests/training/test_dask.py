@@ -75,6 +75,7 @@ def small_pieces(monkeypatch):
     """Blocks and partitions that end in different places; workers are told where."""
     monkeypatch.setattr(treecdf.training.sources.rows, "SHARD_ROWS", 50)
     monkeypatch.setattr(treecdf.data.blocks, "BLOCK_ROWS", 150)
+    monkeypatch.setattr("treecdf.estimators.fitting.ROWS_READ_WHOLE", 0)
 
 
 def model(**settings):
@@ -177,6 +178,27 @@ def test_a_killed_worker_changes_nothing(client, in_files, monkeypatch):
     assert bits(fitted) == bits(in_files)
 
 
+def test_a_killed_worker_changes_nothing_after_a_sample_either(client, tmp_path, monkeypatch):
+    """The sample's model travels to the workers, and to the one that takes the place of the killed one."""
+    monkeypatch.setattr("treecdf.training.streaming.ROWS_OF_SAMPLE", 150)
+    settings = {"base": "auto", "stages": None, "effort": "fast", "max_trees": 4}
+    X.assign(y=Y).to_parquet(tmp_path / "rows.parquet")
+    expected = model(**settings).fit_parquet(tmp_path / "rows.parquet", "y")
+    assert "trees were grown on all others" in expected.summary()
+    seen, ask = [], DaskRows._ask
+
+    def deadly_ask(self, request, *operations):
+        seen.append(kernel := operations[-1].kernel.__name__ if hasattr(operations[-1], "kernel") else "")
+        if kernel == "next_level" and seen.count(kernel) == 3:
+            os.kill(client.run(os.getpid)[self._homes[-1]], signal.SIGKILL)
+        return ask(self, request, *operations)
+
+    monkeypatch.setattr(DaskRows, "_ask", deadly_ask)
+    fitted = model(**settings).fit(*frames())
+    assert seen.count("next_level") >= 3
+    assert fitted.log_prob(X, Y).tobytes() == expected.log_prob(X, Y).tobytes()
+
+
 def test_a_killed_scheduler_is_one_error():
     """In processes of their own; `python -m tests.kill_cluster` kills workers, schedulers and clients in all phases."""
     result = kill_cluster.run(1, cases=[("scheduler", "growing")])
@@ -202,7 +224,7 @@ def test_collections_must_be_divided_alike(client):
         model().fit(x, frames(3)[1])
     with pytest.raises(ValueError, match="they must be divided in the same way"):
         model().fit(x, da.from_array(Y.to_numpy(), chunks=(((300,) * 3 + (150,) * 2),)))
-    with pytest.raises(ValueError, match="X_val"):
+    with pytest.raises(ValueError, match="Validation rows of base='box'"):
         model().fit(x, y, X_val=x, y_val=y)
 
 

@@ -57,6 +57,7 @@ CASES = {
     "a box": (1, 500, {"base": "box"}, False, {"joint": "box"}),
     "a box of two outcomes": (2, 500, {"base": "box"}, False, {"joint": "box"}),
     "a t": (2, 500, {"base": "student"}, False, {"joint": "student"}),
+    "a normal of two outcomes": (2, 500, {"base": "normal"}, False, {"joint": "normal"}),
     "a t of one outcome": (1, 500, {"base": "student"}, False, {"joint": "student"}),
     "a chain": (2, 500, {"structure": "chain"}, True, {}),
     "joint flows": (2, 500, {"structure": "joint"}, False, {"joint": "student"}),
@@ -127,7 +128,7 @@ def test_stages_are_those_that_suit_the_base():
     assert classifiers(plan(base="box").joint["joint"]) == [Logistic, MLP]
 
 
-@pytest.mark.parametrize("base", ["auto", "conditional", "box", "student", Ridge()])
+@pytest.mark.parametrize("base", ["auto", "conditional", "box", "student", "normal", Ridge()])
 def test_own_stages_are_taken_as_they_are(base):
     found = plan(base=base, stages=[Stage(Constant(), 2), Stage(MLP((3,)), 5)])
     (recipe,) = [recipe for recipe in (found.conditional, *found.joint.values()) if recipe is not None]
@@ -252,7 +253,9 @@ def test_learners_are_those_of_the_table_or_the_users_own():
 # The paper
 
 
-@pytest.mark.parametrize(("d", "base", "penalty"), [(1, "box", "row"), (2, "student", "row"), (3, "student", "node")])
+@pytest.mark.parametrize(
+    ("d", "base", "penalty"), [(1, "normal", "row"), (2, "student", "row"), (3, "student", "node")]
+)
 @pytest.mark.parametrize("n", [20, 500, 50_000])
 def test_the_papers_settings_are_joint_flows(d, base, penalty, n):
     model = TreeFlowRegressor.paper()

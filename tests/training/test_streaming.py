@@ -21,9 +21,11 @@ import treecdf.training.sources.spill
 from treecdf import MLP, BoostedTrees, Constant, Logistic, Stage, TreeFlowRegressor
 from treecdf.data.blocks import block_slices, one_in
 from treecdf.data.scaling import Standardizer
+from treecdf.training.parameters import read_settings
 from treecdf.training.sources.dask_rows import divide
 from treecdf.training.sources.rows import Rows, add_halves, sum_of_all
 from treecdf.training.sources.spill import Spill
+from treecdf.training.streaming import is_one_flow
 
 RNG = np.random.default_rng(1)
 N = 2000
@@ -34,10 +36,11 @@ STAGES = [Stage(Logistic(), 3), Stage(BoostedTrees(), 2), Stage(MLP((3,), max_it
 
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch):
-    """Many shards, several blocks, and batches that end nowhere near them."""
+    """Many shards, several blocks, batches that end nowhere near them, and no file that is read into memory."""
     monkeypatch.setattr(treecdf.training.sources.rows, "SHARD_ROWS", 64)
     monkeypatch.setattr(treecdf.data.blocks, "BLOCK_ROWS", 256)
     monkeypatch.setattr("treecdf.training.sources.parquet._PIECE_ROWS", 300)
+    monkeypatch.setattr("treecdf.estimators.fitting.ROWS_READ_WHOLE", 0)
 
 
 def model(**settings):
@@ -76,6 +79,7 @@ CASES = {
     "one outcome": ({}, ["y"]),
     "two outcomes": ({}, ["y", "z"]),
     "student": ({"base": "student", "structure": "joint"}, ["y", "z"]),
+    "normal": ({"base": "normal", "structure": "joint"}, ["y"]),
     "bounds": ({"bounds": (-20, None)}, ["y"]),
     "no validation": ({"validation_fraction": 0}, ["y"]),
     "threads": ({"n_jobs": 3}, ["y"]),
@@ -117,31 +121,22 @@ def test_weights_gaps_and_categories_come_from_files_as_from_frames(tmp_path):
     assert_same(streamed, in_memory)
 
 
-def test_auto_is_what_can_be_streamed(tmp_path):
-    path = write(tmp_path, X.assign(y=Y[:, 0]))
-    fitted = TreeFlowRegressor(max_trees=1, random_state=0).fit_parquet(path, "y")
-    (flow,) = fitted.mixture_.members
-    assert type(flow.base).__name__ == "Support"
-    assert [len(stage) for stage in flow.stages] == [1, 1]
-    assert "flows of all outcomes" in fitted.summary()
-    fitted.save(tmp_path / "model.treecdf")
-
-
-REFUSED = {
-    "base": ({"base": "conditional"}, "base='conditional' needs all rows in memory"),
-    "regressor": ({"base": LinearRegression()}, "needs all rows in memory"),
-    "structure": ({"structure": "chain"}, "structure='chain' needs"),
-    "rotations": ({"rotations": 2}, "rotations=2 needs"),
-    "atoms": ({"atoms": [0.0]}, "atoms=.* needs"),
-    "classifier": ({"stages": [Stage(LogisticRegression(), 2)]}, "LogisticRegression needs all rows of a node"),
+MORE_THAN_ONE_FLOW = {
+    "base": {"base": "conditional"},
+    "auto": {"base": "auto"},
+    "regressor": {"base": LinearRegression()},
+    "structure": {"structure": "chain"},
+    "rotations": {"rotations": 2},
+    "atoms": {"atoms": [0.0]},
+    "resolution": {"resolution": 0.5},
+    "classifier": {"stages": [Stage(LogisticRegression(), 2)]},
 }
 
 
-@pytest.mark.parametrize(("settings", "words"), REFUSED.values(), ids=REFUSED)
-def test_what_needs_all_rows_is_refused(settings, words, tmp_path):
-    path = write(tmp_path, X.assign(y=Y[:, 0]))
-    with pytest.raises(ValueError, match=words):
-        model(**settings).fit_parquet(path, "y")
+@pytest.mark.parametrize("settings", MORE_THAN_ONE_FLOW.values(), ids=MORE_THAN_ONE_FLOW)
+def test_what_sums_over_all_rows_cannot_train(settings):
+    assert is_one_flow(read_settings(model().get_params(deep=False)))
+    assert not is_one_flow(read_settings(model(**settings).get_params(deep=False)))
 
 
 def test_complaints_name_rows_and_columns(tmp_path):
@@ -401,6 +396,10 @@ def on_a_disk_of(size, directory, code):
     return subprocess.run([*command, script], capture_output=True, text=True, env={**os.environ, "TMPDIR": str(disk)})
 
 
+STREAM = """from treecdf import *
+import treecdf.estimators.fitting
+treecdf.estimators.fitting.ROWS_READ_WHOLE = 0
+"""
 PARQUET = 'TreeFlowRegressor(base="box", max_trees=1).fit_parquet("{path}", "y", directory={directory})'
 DASK = """import dask.dataframe as dd
 frame = dd.read_parquet("{path}")
@@ -421,7 +420,7 @@ def test_a_full_disk_is_an_error_with_its_name(fit, directory, size, tmp_path):
     path = tmp_path / "rows.parquet"
     X.assign(y=Y[:, 0]).to_parquet(path, index=False)
     where = directory.format(disk=tmp_path / "disk")
-    done = on_a_disk_of(size, tmp_path, "from treecdf import *\n" + fit.format(path=path, directory=where))
+    done = on_a_disk_of(size, tmp_path, STREAM + fit.format(path=path, directory=where))
     assert done.returncode == 1, done
     assert "No space left on device" in done.stderr
     assert "OSError: [Errno 28] Expected " in done.stderr.splitlines()[-1]

@@ -41,3 +41,23 @@ def weighted_quantile(values: Array, weight: Array, level: float) -> float:
     sides = (np.searchsorted(reached, level * reached[-1], side) for side in ("left", "right"))
     lower, upper = (float(values[order[min(k, len(order) - 1)]]) for k in sides)
     return lower / 2 + upper / 2
+
+
+def unit_of(values: Array, axis: int | tuple[int, ...]) -> Array:
+    """Largest size of values along an axis that is kept, 1 where all are 0: in this unit squares are safe."""
+    unit = np.abs(values).max(axis=axis, keepdims=True, initial=0.0)
+    return np.where(unit == 0, 1.0, unit)
+
+
+def root_mean_square(away: Array, masses: Array) -> Array:
+    """Root (n,) of the mean square of distances (n, k) that have masses (k,) or (n, k)."""
+    unit = unit_of(away, axis=1)
+    squares = (away / unit) ** 2
+    mean = squares @ masses if masses.ndim == 1 else (masses * squares).sum(axis=1)
+    return unit[:, 0] * np.sqrt(mean)
+
+
+def moments_of_mixture(shares: Array, means: Array, deviations: Array) -> tuple[Array, Array]:
+    """Mean and standard deviation (n,) of mixtures of k parts, of which shares, means and deviations are (n, k)."""
+    mean = (shares * means).sum(axis=1)
+    return mean, root_mean_square(np.hypot(deviations, means - mean[:, None]), shares)

@@ -1,69 +1,131 @@
-"""A sequence of trees of one outcome as a curve: many ascending points of one row go through a tree in one walk."""
+"""Mixtures of sequences of trees of one outcome, at rows where the masses of all nodes are known.
+
+Classifiers are asked once for each row and node. After that a tree is a piecewise linear function of one number, and
+many points go through it for the price of looking up where they are.
+"""
 
 import numpy as np
 
 from treecdf._kernels.compiling import kernel
-from treecdf._kernels.transform import left_logit, work_sizes
+from treecdf._kernels.losses import exp_tile
+from treecdf._kernels.transform import NETWORK, TREES, dot, network_logit, trees_logit, work_sizes
 
-_TILE_ROWS = 64  # rows that go through a tree together, so that its classifiers stay in the cache
 _TINY = 1e-300  # the cube is open at zero
-_SAFE = 1e150  # slopes are multiplied up to here before their logarithm is taken
 
 
 @kernel
-def forward_ascending(nodes, theta, roots, kind, x, u, log_det):
-    """u (n, m) <- G_T o ... o G_1 (u) at the rows of x (n, q); add the log-determinants to log_det (n, m).
+def fill_masses(nodes, theta, roots, kind, x, first, masses):
+    """masses[:, first:first + nodes] <- share of each node's mass that its left child has, at the rows of x (n, q)."""
+    n = nodes.size
+    value = np.empty((kind.size, work_sizes(nodes, roots, kind, x.shape[1])[2]))
+    odds, bits = np.empty(n), np.empty(n, np.int64)
+    for i in range(x.shape[0]):
+        if kind[0] == NETWORK:
+            for k in range(n):
+                odds[k] = -network_logit(theta, k, kind, x, i, value)
+        elif kind[0] == TREES:
+            for k in range(n):
+                odds[k] = -trees_logit(theta, k, kind, x, i)
+        else:
+            for k in range(n):
+                odds[k] = -theta[k, 0] - dot(theta, k, np.int64(1), x, i, theta.shape[1] - 1)
+        exp_tile(odds, n, bits)
+        for k in range(n):
+            rate = nodes[k].rate
+            masses[i, first + k] = rate / (1.0 + odds[k]) + (1.0 - rate) * nodes[k].left_share
 
-    The points of a row ascend. A tree of one outcome is a piecewise linear function: its leaves are visited from left
-    to right, the points of each are moved, and parts of the tree without points are skipped.
+
+@kernel
+def fill_leaves(left, right, roots, first, low, high, masses, lines):
+    """lines (n, leaves, 2) <- mass left of each leaf of its tree, and slope of the CDF in it, from masses (n, nodes).
+
+    left, right (nodes,): a node's children, nodes of larger number, or -1 - leaf. Tree t has the nodes
+    roots[t]:roots[t + 1] and, from left to right, the leaves first[t]:first[t + 1], which extend from low to high.
     """
-    n, m = u.shape
-    _, deepest, width = work_sizes(nodes, roots, kind, x.shape[1])
-    value, product = np.empty((kind.size, width)), np.empty((_TILE_ROWS, m))
-    at, part = np.empty(deepest + 2, np.int64), np.empty((3, deepest + 2))
-    for first in range(0, n, _TILE_ROWS):
-        size = min(_TILE_ROWS, n - first)
-        product[:] = 1.0
+    whole = np.empty(left.size)
+    for i in range(masses.shape[0]):
         for tree in range(roots.size - 1):
-            if roots[tree] < roots[tree + 1]:
-                for t in range(size):
-                    move_ascending(nodes, theta, roots[tree], kind, x, first + t, u, product[t], at, part, value)
-                    for k in range(m):
-                        if not (1.0 / _SAFE < product[t, k] < _SAFE):
-                            log_det[first + t, k] += np.log(product[t, k])
-                            product[t, k] = 1.0
-        for t in range(size):
-            for k in range(m):
-                log_det[first + t, k] += np.log(product[t, k])
+            for k in range(roots[tree], roots[tree + 1]):
+                if k == roots[tree]:
+                    whole[k] = 1.0
+                part = whole[k] * masses[i, k]
+                if left[k] >= 0:
+                    whole[left[k]] = part
+                else:
+                    lines[i, -1 - left[k], 1] = part
+                if right[k] >= 0:
+                    whole[right[k]] = whole[k] - part
+                else:
+                    lines[i, -1 - right[k], 1] = whole[k] - part
+            below = 0.0
+            for leaf in range(first[tree], first[tree + 1]):
+                mass = lines[i, leaf, 1]
+                lines[i, leaf, 0] = below
+                lines[i, leaf, 1] = mass / (high[leaf] - low[leaf])
+                below += mass
 
 
 @kernel
-def move_ascending(nodes, theta, root, kind, x, row, u, product, at, part, value):
-    """Move the ascending points u[row] by the tree at `root`; multiply `product` by their slopes.
+def mix_points(first, low, high, ends, lines, rows, shares, u, mixed, slopes):
+    """mixed, slopes (n, m) <- means over sequences of trees of the images of points u (n, m), and of their slopes.
 
-    at, part, value are work space: parts of the tree that are still to come, with their ends and masses.
+    Row i of u belongs to row rows[i] of the lines, where sequence j, the trees ends[j]:ends[j + 1], has the share
+    shares[i, j]. Points outside the unit interval stay where they are.
+    """
+    for i in range(u.shape[0]):
+        row = rows[i]
+        for k in range(u.shape[1]):
+            if not 0.0 <= u[i, k] <= 1.0:
+                mixed[i, k], slopes[i, k] = u[i, k], 1.0
+                continue
+            total, steep = 0.0, 0.0
+            for j in range(ends.size - 1):
+                v, product = max(u[i, k], _TINY), 1.0
+                for tree in range(ends[j], ends[j + 1]):
+                    # No branch: the processor cannot guess where a point is.
+                    at = first[tree]
+                    for leaf in range(first[tree], first[tree + 1] - 1):
+                        at += 1 if v > high[leaf] else 0
+                    slope = lines[row, at, 1]
+                    v = min(max(lines[row, at, 0] + (v - low[at]) * slope, _TINY), 1.0)
+                    product *= slope
+                total += shares[i, j] * v
+                steep += shares[i, j] * product
+            mixed[i, k], slopes[i, k] = total, steep
+
+
+@kernel
+def mix_ascending(first, low, high, ends, lines, rows, shares, u, mixed, slopes):
+    """What `mix_points` gives for points that ascend at each row, faster if they are many.
+
+    The leaves of a tree are visited from left to right.
     """
     m = u.shape[1]
-    k, below, waiting = 0, 0.0, 1  # next point, mass left of it, parts of the tree that are still to come
-    at[0], part[0, 0], part[1, 0], part[2, 0] = root, 0.0, 1.0, 1.0
-    while waiting > 0 and k < m:
-        waiting -= 1
-        i, low, high, mass = at[waiting], part[0, waiting], part[1, waiting], part[2, waiting]
-        if u[row, k] > high:
-            below += mass
-        elif i < 0:
-            slope = mass / (high - low)
-            while k < m and u[row, k] <= high:
-                u[row, k] = min(max(below + (u[row, k] - low) * slope, _TINY), 1.0)
-                product[k] *= slope
-                k += 1
-            below += mass
-        else:
-            prob = 1.0 / (1.0 + np.exp(-left_logit(theta, i, kind, x, row, value)))
-            left_mass = nodes[i].rate * prob + (1.0 - nodes[i].rate) * nodes[i].left_share
-            at[waiting], part[0, waiting], part[1, waiting] = nodes[i].right, nodes[i].cut, high
-            part[2, waiting] = mass * (1.0 - left_mass)
-            waiting += 1
-            at[waiting], part[0, waiting], part[1, waiting] = nodes[i].left, low, nodes[i].cut
-            part[2, waiting] = mass * left_mass
-            waiting += 1
+    v, product = np.empty(m), np.empty(m)
+    for i in range(u.shape[0]):
+        row, begin, end = rows[i], 0, m
+        while begin < m and not u[i, begin] >= 0.0:
+            begin += 1
+        while end > begin and not u[i, end - 1] <= 1.0:
+            end -= 1
+        for k in range(m):
+            outside = k < begin or k >= end
+            mixed[i, k], slopes[i, k] = u[i, k] if outside else 0.0, 1.0 if outside else 0.0
+        for j in range(ends.size - 1):
+            for k in range(begin, end):
+                v[k], product[k] = max(u[i, k], _TINY), 1.0
+            for tree in range(ends[j], ends[j + 1]):
+                k, last = begin, first[tree + 1] - 1
+                for leaf in range(first[tree], last + 1):
+                    # Where the points of a leaf end first, so that they can be moved together.
+                    to, right = k, high[leaf]
+                    while to < end and (leaf == last or v[to] <= right):
+                        to += 1
+                    below, slope, start = lines[row, leaf, 0], lines[row, leaf, 1], low[leaf]
+                    for t in range(k, to):
+                        v[t] = min(max(below + (v[t] - start) * slope, _TINY), 1.0)
+                        product[t] *= slope
+                    k = to
+            for k in range(begin, end):
+                mixed[i, k] += shares[i, j] * v[k]
+                slopes[i, k] += shares[i, j] * product[k]

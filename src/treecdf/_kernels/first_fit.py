@@ -47,5 +47,4 @@ FIRST_FIT: tuple[tuple[str, str, str], ...] = (
 FIRST_QUESTIONS: tuple[tuple[str, str, str], ...] = (
     ("transform", "inverse", "node:1 float64:2 int64:1 int64:1 float64:2 int64 float64:2"),
     ("mixtures", "mixture_inverse", "float64:2 float64:2 float64:2 float64:2 int64:1 float64:2"),
-    ("curves", "forward_ascending", "node:1 float64:2 int64:1 int64:1 float64:2 float64:2 float64:2"),
 )

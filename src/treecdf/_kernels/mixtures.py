@@ -8,6 +8,8 @@ from treecdf._kernels.compiling import inlined_kernel, ordered_kernel
 from treecdf._kernels.tails import density, farthest, log_density, lower_tail, slopes
 
 _N_STEPS = 1000  # of root finding; about ten are needed, the bracket of the smallest level takes hundreds
+_ROUNDING = 2e-15  # relative error of a CDF, or of 1 - CDF, at which it ends
+_SHORTEST = 4e-16  # of a point: a shorter step of it ends it, too
 _FAR = 1e150  # distances in scales are held here, so that squares stay finite
 _NARROW = 1e-4  # of a scale: the probability of a narrower cell is its width times the density
 _SMALLEST_MASS = 1e-290  # below, logarithms of probabilities come from densities
@@ -19,15 +21,17 @@ _LEAST_CURVATURE = 1e-3  # of log scales and logits where a component has no sha
 def mixture_forward(y, location, log_scale, log_weight, tails, lower, upper, log_densities):
     """CDF, 1 - CDF and log density (n, m) of points y (n, m); the components' parameters are (n, J), tails (J,)."""
     n_components = location.shape[1]
+    narrowness, weight = np.empty(n_components), np.empty(n_components)
     for i in range(y.shape[0]):
+        for j in range(n_components):
+            narrowness[j], weight[j] = math.exp(-log_scale[i, j]), math.exp(log_weight[i, j])
         for k in range(y.shape[1]):
             below, above, largest, total = 0.0, 0.0, -np.inf, 0.0
             for j in range(n_components):
-                t = (y[i, k] - location[i, j]) * math.exp(-log_scale[i, j])
-                weight = math.exp(log_weight[i, j])
+                t = (y[i, k] - location[i, j]) * narrowness[j]
                 tail = lower_tail(-abs(t), tails[j])
-                below += weight * (tail if t <= 0 else 1.0 - tail)
-                above += weight * (1.0 - tail if t <= 0 else tail)
+                below += weight[j] * (tail if t <= 0 else 1.0 - tail)
+                above += weight[j] * (1.0 - tail if t <= 0 else tail)
                 part = log_weight[i, j] + log_density(t, tails[j]) - log_scale[i, j]
                 if part > largest:
                     total = total * math.exp(largest - part) + 1.0
@@ -36,6 +40,25 @@ def mixture_forward(y, location, log_scale, log_weight, tails, lower, upper, log
                     total += math.exp(part - largest)
             lower[i, k], upper[i, k] = below, above
             log_densities[i, k] = largest + math.log(total)
+
+
+@ordered_kernel
+def mixture_densities(y, location, log_scale, log_weight, tails, lower, upper, densities):
+    """What `mixture_forward` gives, but densities, not their logarithms, which is faster; far out they are 0."""
+    n_components = location.shape[1]
+    narrowness, weight = np.empty(n_components), np.empty(n_components)
+    for i in range(y.shape[0]):
+        for j in range(n_components):
+            narrowness[j], weight[j] = math.exp(-log_scale[i, j]), math.exp(log_weight[i, j])
+        for k in range(y.shape[1]):
+            below, above, total = 0.0, 0.0, 0.0
+            for j in range(n_components):
+                t = (y[i, k] - location[i, j]) * narrowness[j]
+                tail = lower_tail(-abs(t), tails[j])
+                below += weight[j] * (tail if t <= 0 else 1.0 - tail)
+                above += weight[j] * (1.0 - tail if t <= 0 else tail)
+                total += weight[j] * narrowness[j] * density(t, tails[j])
+            lower[i, k], upper[i, k], densities[i, k] = below, above, total
 
 
 @ordered_kernel
@@ -69,12 +92,16 @@ def mixture_inverse(u, location, log_scale, log_weight, tails, y):
                     high = point
                 else:
                     low = point
-                following = point - gap / rise
+                step = gap / rise
+                # Below the rounding of the CDF or of the point steps are noise, and dozens of halvings would follow.
+                if abs(gap) <= _ROUNDING * min(level, 1.0 - level) or abs(step) <= _SHORTEST * abs(point):
+                    break
+                following = point - step
                 # Steps that do not halve may go on for ever.
                 if not (low < following < high and abs(following - point) <= 0.5 * last):
                     following = 0.5 * low + 0.5 * high
                 last = abs(following - point)
-                if last <= 2e-16 * abs(point):
+                if last <= 0.5 * _SHORTEST * abs(point):
                     break
                 point = following
             y[i, k] = point

@@ -70,7 +70,7 @@ def network_logit(theta, i, kind, x, row, value):
         n_in = n_out
 
 
-@kernel
+@inlined_kernel
 def trees_logit(theta, i, kind, x, row):
     """Log-odds of node i's boosted trees at covariates x[row]; NaN goes where missing values went in training."""
     n_inner = np.uint64((1 << kind[2]) - 1)

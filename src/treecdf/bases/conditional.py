@@ -6,24 +6,26 @@ how it is learnt, is in `stacked`, `boosted_mixture` and `network_mixture`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import logsumexp
 
-from treecdf._common.numerics import FAR
+from treecdf._common.numerics import FAR, moments_of_mixture, root_mean_square
 from treecdf._common.random import child
 from treecdf._common.steps import PLAIN_STEPS, Steps
 from treecdf._common.telling import part
 from treecdf._common.typing import Array, Ints
-from treecdf._kernels.mixtures import mixture_forward, mixture_inverse
-from treecdf._kernels.tails import T5
+from treecdf._kernels.mixtures import mixture_densities, mixture_forward, mixture_inverse
+from treecdf._kernels.tails import T3, T5
 from treecdf.bases.components import ComponentLearner, Components
 from treecdf.bases.mean import TrainingRows
 from treecdf.bases.protocol import Bound, WholeCube
 from treecdf.bases.reach import Reach, averaged, widened
 from treecdf.bases.selection import choose_transform
 from treecdf.bases.straightening import choose_scale
+from treecdf.bases.tail_nodes import nodes_of_tail
 from treecdf.bases.transform import OutcomeTransform
 from treecdf.data.recording import recording_step
 
@@ -169,6 +171,11 @@ class Conditional(WholeCube):
         middle = float(np.clip(0.0, *self.bound))
         return widened(parameters, self.reach.excess(x), self.widest, middle, -float(np.log(_SPREAD[self.tail])))
 
+    @property
+    def knows_rows(self) -> bool:
+        """True: `novelty` is known."""
+        return True
+
     def novelty(self, x: Array) -> Array:
         """How far (n,) standardised covariates x (n, q) are beyond the training rows; see `Reach.excess`."""
         return self.reach.excess(x)
@@ -216,6 +223,17 @@ class Conditional(WholeCube):
         v = np.where(lower <= upper, (lower - below) / mass, 1 - (upper - above) / mass)
         return np.clip(v, 0.0, 1.0)[..., None], log_det
 
+    def to_box_and_density(self, y: Array, parameters: Array) -> tuple[Array, Array]:
+        """CDF values and densities (n, m) of outcomes y (n, m); what `to_box` gives, faster."""
+        g, log_slope = self.transform.forward(y)
+        below, above = self._beyond(parameters)
+        mass = 1 - below - above
+        lower, upper, density = self._by(mixture_densities, g, parameters)
+        slope = np.exp(log_slope) if self.transform.power != 1 or self.transform.unit > 0 else 1 / self.transform.scale
+        inside = (g >= self.bound[0]) & (g <= self.bound[1])
+        v = np.where(lower <= upper, (lower - below) / mass, 1 - (upper - above) / mass)
+        return np.clip(v, 0.0, 1.0), np.where(inside, density * slope / mass, 0.0)
+
     def from_box(self, v: Array, parameters: Array) -> Array:
         """Inverse of `to_box`; 0 and 1 go to the ends of the support."""
         below, above = self._beyond(parameters)
@@ -234,14 +252,36 @@ class Conditional(WholeCube):
         g = np.clip(location[..., None] + np.exp(log_scale)[..., None] * _KNOTS, *self.bound)
         return np.clip(self.transform.inverse(g.reshape(len(g), -1)), *np.clip(self.support, -FAR, FAR))
 
+    def moments(self, parameters: Array) -> tuple[Array, Array] | None:
+        """Mean and standard deviation (n,) in the outcome's unit; None with bounds or very heavy tails.
+
+        With a transform they are sums over nodes of each component.
+        """
+        transform = self.transform
+        if np.isfinite(self.bound).any() or self.tail < T3:
+            return None
+        if transform.power == 1 and transform.unit == 0:
+            mean, log_std = self._moments(parameters).T
+            return transform.center + transform.scale * mean, transform.scale * np.exp(log_std)
+        location, log_scale, log_weight = np.split(parameters, 3, axis=1)
+        means, deviations = np.empty(location.shape), np.empty(location.shape)
+        for j, tail in enumerate(self._tails(parameters)):
+            nodes, masses = nodes_of_tail(int(tail))
+            y = transform.inverse(location[:, j, None] + np.exp(log_scale[:, j, None]) * nodes)
+            means[:, j] = y @ masses
+            deviations[:, j] = root_mean_square(y - means[:, j, None], masses)
+        return moments_of_mixture(np.exp(log_weight), means, deviations)
+
     def _forward(self, g: Array, parameters: Array) -> tuple[Array, Array, Array]:
         """CDF, 1 - CDF and log density (n, m) of transformed outcomes, bounds aside."""
+        return self._by(mixture_forward, g, parameters)
+
+    def _by(self, kernel: Callable[..., None], g: Array, parameters: Array) -> tuple[Array, Array, Array]:
+        """Three arrays (n, m) that a kernel of mixtures makes of transformed outcomes."""
         location, log_scale, log_weight = map(np.ascontiguousarray, np.split(parameters, 3, axis=1))
-        lower, upper, log_density = np.empty(g.shape), np.empty(g.shape), np.empty(g.shape)
-        mixture_forward(
-            np.ascontiguousarray(g), location, log_scale, log_weight, self._tails(parameters), lower, upper, log_density
-        )
-        return lower, upper, log_density
+        found = np.empty(g.shape), np.empty(g.shape), np.empty(g.shape)
+        kernel(np.ascontiguousarray(g), location, log_scale, log_weight, self._tails(parameters), *found)
+        return found
 
     def _log_mass(self, ends: Array, parameters: Array) -> Array:
         """Log probabilities (n,) of cells with these ends (n, 2), on the transformed scale."""

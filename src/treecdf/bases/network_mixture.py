@@ -29,6 +29,7 @@ _LEAST_RELEVANCE = 0.05  # before it is squared: any covariate may turn out to m
 _JUDGES = BoostingSettings(4, 0.2, 40, min_rows=10, subsample=0.6, column_fraction=1.0, patience=5)
 _LOOK_FOLDS = 2  # folds that a look leaves out
 _LOOK_STEPS = 400  # steps of a look at most
+_LOOK_SHARE = 3  # and at most the steps of the training over this
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class MixtureNetwork:
 
     def look(self, rows: TrainingRows, floor: float, rng: np.random.Generator) -> tuple[MixtureNetwork, float, Ints]:
         """The same learner; the mean negative log-likelihood after few steps, and the rows (m,) that it is of."""
-        quick = replace(self.network, max_steps=min(_LOOK_STEPS, self.network.max_steps))
+        quick = replace(self.network, max_steps=min(_LOOK_STEPS, max(self.network.max_steps // _LOOK_SHARE, 1)))
         few = replace(rows, fold=np.minimum(rows.fold, _LOOK_FOLDS))
         _, left_out = replace(self, network=quick)._fit(few, floor, rng, _LOOK_FOLDS)
         seen = np.flatnonzero(few.fold < _LOOK_FOLDS)

@@ -39,6 +39,11 @@ class Base(Protocol):
         """Parameters (n, P) of the base at standardised covariates x (n, q); P is 0 if it does not depend on them."""
         ...
 
+    @property
+    def knows_rows(self) -> bool:
+        """Whether `novelty` is not None."""
+        ...
+
     def novelty(self, x: Array) -> Array | None:
         """How far (n,) standardised covariates x (n, q) are beyond the training rows; None if these are not known."""
         ...
@@ -67,17 +72,43 @@ class Base(Protocol):
         """Inverse of `to_box`."""
         ...
 
+    def to_box_and_density(self, y: Array, parameters: Array) -> tuple[Array, Array]:
+        """What `to_box` gives for outcomes y (n, m) of a base of one outcome, with densities (n, m), not their logs."""
+        ...
+
     def knots(self, parameters: Array) -> Array:
         """Finite outcomes (n, k) of a base of one outcome, between which its CDF is smooth, far tails included."""
         ...
 
+    def moments(self, parameters: Array) -> tuple[Array, Array] | None:
+        """Mean and standard deviation (n,) of a base of one outcome; None if there is no closed form."""
+        ...
 
-class Unconditional:
+
+class ByLogarithms:
+    """Mixin of bases of which one outcome has nothing faster than what serves any number."""
+
+    def to_box_and_density(self: Base, y: Array, parameters: Array) -> tuple[Array, Array]:
+        """What `to_box` gives for outcomes y (n, m), with densities (n, m)."""
+        v, log_det = self.to_box(y[..., None], parameters)
+        return v[..., 0], np.exp(log_det)
+
+    def moments(self, parameters: Array) -> None:
+        """None: there is no closed form."""
+        return
+
+
+class Unconditional(ByLogarithms):
     """Mixin of bases that are the same for every x: they have no parameters, and the trees see nothing of them."""
 
     def parameters(self, x: Array) -> Array:
         """No parameters, as an array (n, 0)."""
         return np.empty((len(x), 0))
+
+    @property
+    def knows_rows(self) -> bool:
+        """False: it does not know the training rows."""
+        return False
 
     def novelty(self, x: Array) -> None:
         """None: it does not know the training rows."""
@@ -90,7 +121,7 @@ class Unconditional:
     def knots(self: Base, parameters: Array) -> Array:
         """Quantiles (n, k) of the base at levels that crowd at 0 and 1, the same at every row."""
         v = self.from_unit(LEVELS_OF_KNOTS[None, :, None])
-        return np.repeat(_finite(self.from_box(v, parameters[:1])[..., 0]), len(parameters), axis=0)
+        return np.repeat(np.clip(self.from_box(v, parameters[:1])[..., 0], -FAR, FAR), len(parameters), axis=0)
 
 
 class WholeCube:
@@ -107,13 +138,3 @@ class WholeCube:
     def from_unit(self, u: Array) -> Array:
         """The same points."""
         return u
-
-    def knots(self: Base, parameters: Array) -> Array:
-        """Quantiles (n, k) of the base at levels that crowd at 0 and 1."""
-        levels = np.tile(LEVELS_OF_KNOTS[:, None], (len(parameters), 1, 1))
-        return _finite(self.from_box(levels, parameters)[..., 0])
-
-
-def _finite(y: Array) -> Array:
-    """Outcomes held at the ends of float64."""
-    return np.clip(y, -FAR, FAR)

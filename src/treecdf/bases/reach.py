@@ -19,7 +19,8 @@ _MATTERS = 0.02  # relevance of a block from which on its covariates are looked 
 _SHUFFLED_ROWS = 300  # rows on which relevance is looked at
 _SHUFFLED_ROWS_OF_MANY = 100  # the same if there are more covariates than blocks
 _SHUFFLED_VALUES = 2**20  # covariates that are shuffled in one call at most, to bound memory
-_SMALLEST_VARIANCE = 1e-4  # of the largest: principal components of less are rounding, or sums that are always the same
+_FEWEST_ROWS_A_COMPONENT = 2.0  # rows for each covariate that matters, or principal components tell nothing
+_NARROWEST = 0.05  # of the widest principal component: narrower ones, such as columns that always agree, count as this
 _TOLERATED = 0.07  # distance beyond the training rows at which nothing changes yet; 1 is half their extent
 _RISE = 1.25  # share of the standard deviation of all outcomes that is added at a distance of 1 beyond that
 _RISE_OF_FLOOR = 5.0  # at the inverse of this distance no component is narrower than most training rows' are
@@ -59,9 +60,8 @@ class Reach:
         near = float(np.sqrt(np.quantile(squared.min(axis=1), _TYPICAL))) if len(points) > 1 else 0.0
         size = float(np.sqrt(np.quantile(((weighted - weighted.mean(axis=0)) ** 2).sum(axis=1), 0.95)))
         components = _components(weighted, relevance)
-        scores = x @ components
-        ends = (x.min(axis=0), x.max(axis=0)), (scores.min(axis=0), scores.max(axis=0))
-        return Reach(points, relevance, ends[0], components, ends[1], near, size if size > 0 else 1.0)
+        columns, scores = (x.min(axis=0), x.max(axis=0)), _ends_of_scores(x @ components, len(points))
+        return Reach(points, relevance, columns, components, scores, near, size if size > 0 else 1.0)
 
     @staticmethod
     def nowhere(q: int) -> Reach:
@@ -121,15 +121,28 @@ def _beyond(values: Array, ends: tuple[Array, Array]) -> Array:
 
 
 def _components(weighted: Array, relevance: Array) -> Array:
-    """Principal components (q, c) of covariates that are weighed by relevance; none of next to no variance."""
+    """Principal components (q, c) of covariates that are weighed by relevance; none of too many covariates."""
     used = np.flatnonzero(relevance)
-    if not 0 < len(used) <= _MOST_BLOCKS:
+    if not 0 < len(used) <= min(_MOST_BLOCKS, len(weighted) / _FEWEST_ROWS_A_COMPONENT):
         return np.zeros((len(relevance), 0))
-    variance, vectors = np.linalg.eigh(np.cov(weighted[:, used].T, bias=True).reshape(len(used), -1))
-    kept = variance > _SMALLEST_VARIANCE * max(float(variance.max()), 1e-300)
-    components = np.zeros((len(relevance), int(kept.sum())))
-    components[used] = relevance[used, None] * vectors[:, kept]
+    vectors = np.linalg.eigh(np.cov(weighted[:, used].T, bias=True).reshape(len(used), -1))[1]
+    components = np.zeros((len(relevance), len(used)))
+    components[used] = relevance[used, None] * vectors
     return components
+
+
+def _ends_of_scores(scores: Array, n_points: int) -> tuple[Array, Array]:
+    """Ends (c,) of the range that new rows have in principal components, from training rows' scores (n, c).
+
+    Few rows make the narrowest components look narrower than they are: if covariates do not depend on each other, by
+    1 - sqrt(c / n) (Marchenko and Pastur). Components without any width, which are columns or sums that always agree,
+    have some, so that rounding is no novelty.
+    """
+    low, high = scores.min(axis=0), scores.max(axis=0)
+    half = (high - low) / 2 / (1 - np.sqrt(scores.shape[1] / n_points))
+    half = np.maximum(half, _NARROWEST * half.max(initial=0.0))
+    middle = (low + high) / 2
+    return middle - half, middle + half
 
 
 def _squared_distances(x: Array, points: Array, known: Array | None = None) -> Array:

@@ -14,13 +14,16 @@ from typing import Any
 
 import numpy as np
 
+from treecdf.cli.compositions import describe_composition, fit_composition
 from treecdf.cli.fields import Kind
 from treecdf.cli.inputs import Choose, check_columns
-from treecdf.cli.models import known_outcomes, read_model, table_of
+from treecdf.cli.models import known_outcomes, refuse_options_of_compositions, table_of
 from treecdf.cli.output import check_output
 from treecdf.cli.tables import read_file
 from treecdf.cli.terminal import printable, quoted
 from treecdf.data.recording import FEW
+from treecdf.estimators.compositional import CompositionalFlow
+from treecdf.estimators.loading import load_model
 from treecdf.estimators.regressor import TreeFlowRegressor
 
 # Covariates that the description of a model lists.
@@ -29,6 +32,12 @@ _MOST_COVARIATES = 10
 
 def fit(args: argparse.Namespace) -> None:
     """Learn a model from a table and write it to a file."""
+    if args.composition:
+        fit_composition(args)
+        return
+    refuse_options_of_compositions(args)
+    if not args.outcome:
+        raise ValueError("--outcome is missing: one column, or several, to learn the distribution of")
     check_output(args.out, [args.table])
     model = TreeFlowRegressor(
         effort=args.effort,
@@ -68,10 +77,10 @@ def fit(args: argparse.Namespace) -> None:
 def info(args: argparse.Namespace) -> None:
     """Say what is in a model file."""
     start = time.perf_counter()
-    model = read_model(args.model)
+    model = load_model(args.model)
     seconds = time.perf_counter() - start
     print(f"{args.model}: {os.path.getsize(args.model) / 1e3:.0f} kB, loaded in {seconds:.2f} s")
-    print(describe(model))
+    print(describe_composition(model) if isinstance(model, CompositionalFlow) else describe(model))
 
 
 def describe(model: TreeFlowRegressor) -> str:

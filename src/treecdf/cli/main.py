@@ -28,6 +28,8 @@ _EXAMPLE = """a session, from a table to answers:
   treecdf quantiles houses.tcdf new.csv --levels .05 .5 .95 --out quantiles.csv
   treecdf sample houses.tcdf new.csv --n 100 --out draws.parquet
   treecdf plot houses.tcdf new.csv --kind intervals --out intervals.png
+  treecdf fit reads.csv --composition counts --covariates age --subject infant --time age --out infants.tcdf
+  treecdf sample infants.tcdf ages.csv --n 10 --depth 20000 --out synthetic.csv
 
 Tables are CSV, Parquet or Excel files (.csv, .tsv, .txt, .csv.gz, .parquet, .xlsx), or - for the standard input.
 The first command of an installation compiles for some seconds; `treecdf warmup` does it beforehand.
@@ -178,8 +180,9 @@ def _add_fit(commands: Commands) -> None:
     )
     _add_table(fit)
     fit.add_argument(
-        "--outcome", nargs="+", action="extend", required=True, metavar="COLUMN", help="one column, or several"
+        "--outcome", nargs="+", action="extend", default=[], metavar="COLUMN", help="one column, or several"
     )
+    _add_composition(fit)
     fit.add_argument("--out", type=Path, required=True, metavar="MODEL", help="model file, for example model.tcdf")
     fit.add_argument(
         "--drop", nargs="+", action="extend", default=[], metavar="COLUMN", help="columns that are no covariates"
@@ -240,6 +243,31 @@ def _add_fit(commands: Commands) -> None:
     fit.set_defaults(run=_command("fit"))
 
 
+def _add_composition(fit: argparse.ArgumentParser) -> None:
+    """Give `fit` the options of compositions."""
+    fit.add_argument(
+        "--composition",
+        choices=("counts", "shares", "parts"),
+        help="learn compositions, such as microbiomes: all columns that nothing else is said of are taxa; counts of "
+        "reads, shares that sum to one, or parts of any sum",
+    )
+    fit.add_argument(
+        "--covariates",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="COLUMN",
+        help="with --composition: what the taxa depend on",
+    )
+    _add_subject(fit)
+
+
+def _add_subject(parser: argparse.ArgumentParser) -> None:
+    """Give a parser the options that say whose samples the rows are."""
+    parser.add_argument("--subject", metavar="COLUMN", help="of compositions: whose samples the rows are")
+    parser.add_argument("--time", metavar="COLUMN", help="of compositions: when samples of a subject were taken")
+
+
 def _add_questions(commands: Commands) -> None:
     result = "CSV or Parquet, - for CSV on the standard output (default)"
     score = _question(commands, "score", "mean log density, CRPS and coverage of a table with outcomes")
@@ -259,6 +287,8 @@ def _add_questions(commands: Commands) -> None:
     sample = _question(commands, "sample", "draws of the outcomes, one line each")
     sample.add_argument("--n", type=_positive, default=100, help="draws for each row (default: %(default)s)")
     sample.add_argument("--seed", type=int, default=0, help="of the draws; the same one gives the same (default: 0)")
+    sample.add_argument("--depth", metavar="READS", help="of counts: reads of each sample, a number or a column")
+    _add_subject(sample)
     sample.add_argument("--out", type=Path, default=Path("-"), metavar="TABLE", help=result)
     _add_plot(commands)
     info = commands.add_parser("info", help="what is in a model file", description="Say what is in a model file.")

@@ -18,6 +18,7 @@ from treecdf.cli.output import free_name
 from treecdf.cli.tables import read_file
 from treecdf.cli.terminal import quoted
 from treecdf.data.columns import Category, Date
+from treecdf.estimators.compositional import CompositionalFlow
 from treecdf.estimators.loading import load_model
 from treecdf.estimators.regressor import TreeFlowRegressor
 
@@ -32,10 +33,16 @@ def table_of(args: argparse.Namespace) -> Input:
 
 def read_model(path: Path) -> TreeFlowRegressor:
     """The regressor in a model file."""
-    model = load_model(path)
-    if not isinstance(model, TreeFlowRegressor):
-        raise ValueError(f"{path} holds a {type(model).__name__}; the command line is for TreeFlowRegressor only")
-    return model
+    return as_regressor(load_model(path), path)
+
+
+def as_regressor(model: TreeFlowRegressor | CompositionalFlow, path: Path) -> TreeFlowRegressor:
+    """The model if it is a regressor, else a complaint about the file."""
+    if isinstance(model, TreeFlowRegressor):
+        return model
+    raise ValueError(
+        f"{path} holds a {type(model).__name__}: fit, info, score and sample are for it, other commands not"
+    )
 
 
 class Asked:
@@ -95,8 +102,15 @@ def _about_exposure(model: TreeFlowRegressor, command: str) -> str:
     return "the model was fitted with an exposure: name its column by --exposure COLUMN"
 
 
-def columns_to_ask(model: TreeFlowRegressor, with_outcomes: bool = False, exposure: str | None = None) -> Choose:
-    """How the model's covariates are read, its outcomes if they are needed, and exposures; other columns are not."""
+def refuse_options_of_compositions(args: argparse.Namespace) -> None:
+    """Complain about options that say something about compositions only."""
+    for name in ("covariates", "subject", "time", "depth"):
+        if getattr(args, name, None):
+            raise ValueError(f"--{name} is for compositions")
+
+
+def kinds_of_covariates(model: TreeFlowRegressor | CompositionalFlow) -> dict[str, Kind]:
+    """How the covariates of a model are read, by name."""
     if not hasattr(model, "feature_names_in_"):
         raise ValueError("the model was fitted on an array: the command line needs one that knows its columns by name")
     kinds = {}
@@ -105,6 +119,12 @@ def columns_to_ask(model: TreeFlowRegressor, with_outcomes: bool = False, exposu
             kinds[str(name)] = kind_of_levels(part.levels)
         else:
             kinds[str(name)] = Kind.DATE if isinstance(part, Date) else Kind.NUMBER
+    return kinds
+
+
+def columns_to_ask(model: TreeFlowRegressor, with_outcomes: bool = False, exposure: str | None = None) -> Choose:
+    """How the model's covariates are read, its outcomes if they are needed, and exposures; other columns are not."""
+    kinds = kinds_of_covariates(model)
     if with_outcomes:
         kinds |= dict.fromkeys(model.outcome_names_, Kind.NUMBER)
     if exposure is not None:

@@ -11,10 +11,13 @@ from collections.abc import Iterator
 import numpy as np
 
 from treecdf._common.typing import Array
+from treecdf.cli.compositions import sample_composition, score_composition
 from treecdf.cli.inputs import STANDARD
-from treecdf.cli.models import Asked, read_model, stream_beside
+from treecdf.cli.models import Asked, read_model, refuse_options_of_compositions, stream_beside
 from treecdf.cli.output import TABLES, check_memory, check_output, free_name, write_table
 from treecdf.cli.terminal import printable
+from treecdf.estimators.compositional import CompositionalFlow
+from treecdf.estimators.loading import load_model
 from treecdf.estimators.regressor import TreeFlowRegressor
 from treecdf.flows.distribution import ConditionalDistribution
 
@@ -26,7 +29,10 @@ def score(args: argparse.Namespace) -> None:
     """Say how well the model predicts the outcomes of a table; write each row's log density."""
     if args.out is not None:
         check_output(args.out, [args.model, args.table], TABLES)
-    model = read_model(args.model)
+    model = load_model(args.model)
+    if isinstance(model, CompositionalFlow):
+        score_composition(model, args)
+        return
     asked = Asked(model, args, with_outcomes=True)
     distribution = model.predict_distribution(asked.covariates, asked.exposure)
     values = asked.outcomes
@@ -82,7 +88,11 @@ def quantiles(args: argparse.Namespace) -> None:
 def sample(args: argparse.Namespace) -> None:
     """Draw outcomes for every row of a table: one line for each draw."""
     check_output(args.out, [args.model, args.table], TABLES)
-    model = read_model(args.model)
+    model = load_model(args.model)
+    if isinstance(model, CompositionalFlow):
+        sample_composition(model, args)
+        return
+    refuse_options_of_compositions(args)
     asked = Asked(model, args)
     check_memory(len(asked), args.n, 2 + model.n_outcomes_ + len(asked.ids))
     draws = model.sample(asked.covariates, args.n, args.seed, asked.exposure).reshape(len(asked), args.n, -1)

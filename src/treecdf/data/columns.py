@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treecdf._common.numerics import weighted_quantile
-from treecdf._common.typing import Array, Column, Ints, Units
+from treecdf._common.typing import Array, Bools, Column, Ints, Units
 from treecdf.data.units import draw_folds
 
 _MOST_INDICATORS = 16  # Levels with an indicator of their own; categories with more levels also get mean outcomes.
@@ -19,13 +19,16 @@ _RIDGE_ROWS = 1.0  # Rows that the prior of slopes counts for.
 _MOST_COLUMNS_A_ROW = 0.2  # With more other columns for each row, means of levels do not allow for these.
 Order = tuple[str, ...] | None  # The levels of a column in their order; None if they have none.
 _N_FOLDS = 5  # Folds for the out-of-fold means of levels.
+# Rows with a missing value, or their share of all rows, from which on is learnt what it means: from fewer no learner
+# finds that the outcome is less certain there (400 rows, 90 % intervals: 10 gaps cover .67, 20 gaps .71, 40 gaps .89).
+_FEWEST_GAPS, _FEWEST_SHARE_OF_GAPS = 30.0, 0.1
 
 
 @dataclass(frozen=True)
 class Number:
-    """A column of numbers; a missing value gets the median, and an indicator if training rows had missing values.
+    """A column of numbers; a missing value gets the median, and an indicator if enough training rows had gaps too.
 
-    If they had none, nothing was learnt of missing values: they stay NaN, and the bases average over what they may be.
+    If too few had any, nothing was learnt of them: they stay NaN, and the bases average over what they may be.
     """
 
     median: float
@@ -37,7 +40,7 @@ class Number:
         known = ~np.isnan(column)
         if not known.any():
             return Number(0.0, True)
-        return Number(weighted_quantile(column[known], weight[known], 0.5), not known.all())
+        return Number(weighted_quantile(column[known], weight[known], 0.5), _learns_gaps(known, weight))
 
     @property
     def width(self) -> int:
@@ -61,7 +64,7 @@ class Number:
 class Date:
     """A column of points in time: days since the earliest of the training rows, and what varies of the calendar.
 
-    A missing value gets the medians and an indicator if training rows had missing values, else it stays NaN.
+    A missing value gets the medians and an indicator if enough training rows had missing values, else it stays NaN.
     """
 
     first: int  # the earliest point in time of the training rows, in microseconds since 1970
@@ -75,6 +78,7 @@ class Date:
         known = ~np.isnat(column)
         if not known.any():
             return Date(0, ("days",), np.zeros(1), True)
+        has_gaps = _learns_gaps(known, weight)
         column, weight = column[known], weight[known]
         first = int(column.min().astype(np.int64))
         is_one_day = len(np.unique(column.astype("M8[D]"))) == 1  # then days and hours say the same
@@ -82,7 +86,7 @@ class Date:
         varied = [name for name in others if len(np.unique(_part(name, column, first))) > 1]
         parts = ("days", *varied)
         medians = np.array([weighted_quantile(_part(name, column, first), weight, 0.5) for name in parts])
-        return Date(first, parts, medians, not known.all())
+        return Date(first, parts, medians, has_gaps)
 
     @property
     def width(self) -> int:
@@ -108,6 +112,12 @@ class Date:
         return ", ".join([f"days since {str(first).replace('T', ' ').removesuffix(' 00:00:00')}", *self.parts[1:]])
 
 
+def _learns_gaps(known: Bools, weight: Array) -> bool:
+    """Whether enough training rows of weights (n,) have a missing value; it is known (n,) in the others."""
+    gaps = float(weight[~known].sum())
+    return gaps > 0 and gaps >= min(_FEWEST_GAPS, _FEWEST_SHARE_OF_GAPS * float(weight.sum()))
+
+
 def _part(name: str, column: NDArray[np.datetime64], first: int) -> Array:
     """A part of points in time (n,) as a number: days since `first`, month 1 to 12, weekday 0 (Monday) to 6, hour."""
     if name == "days":
@@ -124,8 +134,8 @@ def _part(name: str, column: NDArray[np.datetime64], first: int) -> Array:
 class Category:
     """A column of names: indicators of the common levels, and mean outcomes of all of them if there are many.
 
-    A missing value is a level of its own if training rows had any. A level that training rows did not have is NaN in
-    all numbers: the bases average over what it may be.
+    A missing value is a level of its own if enough training rows had some. A level that training rows did not have is
+    NaN in all numbers: the bases average over what it may be.
     """
 
     levels: tuple[str, ...]  # most common first
@@ -139,6 +149,8 @@ class Category:
         total: Counter[str | None] = Counter()
         for name, own in zip(column.tolist(), weight.tolist(), strict=True):
             total[name] += own
+        if not _learns_gaps(np.array([name is not None for name in column.tolist()]), weight):
+            total.pop(None, None)
         names = sorted(total, key=lambda name: (name is not None, name or ""))
         names.sort(key=lambda name: -total[name])  # ties stay in alphabetical order
         missing_place = names.index(None) if None in total else -1
@@ -317,18 +329,18 @@ class Covariates:
         )
         covariates = Covariates(made)
         if not any(isinstance(part, Category) and part.means.size for part in made):
-            return covariates, covariates(columns)
+            return covariates, covariates.filled(covariates(columns))
         fold = draw_folds(unit, _N_FOLDS, rng)
         parts = [
             part.cross_fit(column, z, weight, fold, others) if isinstance(part, Category) else part(column)
             for part, column in zip(made, columns, strict=True)
         ]
-        return covariates, np.ascontiguousarray(np.hstack(parts))
+        return covariates, covariates.filled(np.ascontiguousarray(np.hstack(parts)))
 
     def __call__(self, columns: Sequence[Column]) -> Array:
         """Numbers (n, k) of columns (n,), rows next to each other in memory; NaN where nothing was learnt of a value.
 
-        That is a missing value in a column that had none in the training rows, or a new level.
+        That is a missing value in a column that had few or none in the training rows, or a new level.
         """
         parts = [part(column) for part, column in zip(self.columns, columns, strict=True)]
         return np.ascontiguousarray(np.hstack(parts))

@@ -21,23 +21,40 @@ class Compositions:
     """Compositions y (n, taxa), each of sum one, and the names of taxa and samples if the table has them."""
 
     y: Array
+    total: Array  # (n,): the sums before rows were divided by them; of counts the depth
     taxa: tuple[str, ...] | None
     samples: Any  # index of a pandas frame, labels of a BIOM table, or None
 
 
 def read_compositions(
-    Y: Any, normalize: bool, n_taxa: int | None = None, taxa: Sequence[str] | None = None
+    Y: Any, normalize: bool, n_taxa: int | None = None, taxa: Sequence[str] | None = None, counts: bool = False
 ) -> Compositions:
     """Compositions as float64; normalize: rows are divided by their sums, otherwise these must be one.
 
-    Y is an array, a sparse matrix, a frame or a BIOM table. n_taxa and taxa are those of the training rows: columns
-    with names are put into their order, and other names are refused.
+    counts: these are whole numbers. Y is an array, a sparse matrix, a frame or a BIOM table. n_taxa and taxa are those
+    of the training rows: columns with names are put into their order, and other names are refused.
     """
     values, names, samples = _opened(Y)
     if names is not None and taxa is not None:
         values = values[:, _places(names, taxa)]
         names = tuple(taxa)
-    return Compositions(_checked(read_outcomes(values, n_taxa), normalize, names), names, samples)
+    y = read_outcomes(values, n_taxa)
+    if counts:
+        _check_whole(y, names)
+    total = _totals(y, normalize or counts, names)
+    return Compositions(y / total[:, None], total, names, samples)
+
+
+def _check_whole(y: Array, names: Sequence[str] | None) -> None:
+    """Complain about counts (n, taxa) that are no whole numbers."""
+    off = y != np.round(y)
+    if off.any():
+        row, column = np.argwhere(off)[0]
+        taxon = column if names is None else names[column]
+        raise ValueError(
+            f"Y is {y[row, column]:g} in row {row}, taxon {taxon}: with counts=True it must hold whole numbers. "
+            "For shares of a whole leave counts out."
+        )
 
 
 def check_samples(X: Any, samples: Any) -> None:
@@ -91,15 +108,15 @@ def _places(names: Sequence[str], taxa: Sequence[str]) -> list[int]:
     return [place[name] for name in taxa]
 
 
-def _checked(y: Array, normalize: bool, names: Sequence[str] | None) -> Array:
-    """Abundances (n, taxa) as shares; complains about what is no composition."""
+def _totals(y: Array, normalize: bool, names: Sequence[str] | None) -> Array:
+    """Sums (n,) of abundances (n, taxa); complains about what is no composition."""
     if y.shape[1] < 2:
         raise ValueError(f"Expected Y of shape (n, taxa) with at least 2 taxa; got {y.shape}.")
     if (y < 0).any():
         row, column = np.argwhere(y < 0)[0]
         taxon = column if names is None else names[column]
         raise ValueError(f"Y is {y[row, column]:g} in row {row}, taxon {taxon}: abundances must not be negative.")
-    total = y.sum(axis=1)
+    total: Array = y.sum(axis=1)
     if not total.all():
         raise ValueError(f"Row {int(np.argmin(total))} of Y is all zero: a composition needs something present.")
     off = np.abs(total - 1) > _TOLERANCE
@@ -108,4 +125,4 @@ def _checked(y: Array, normalize: bool, names: Sequence[str] | None) -> Array:
         raise ValueError(
             f"Row {row} of Y sums to {total[row]:g}, not to 1. Divide rows by their sums, or set normalize=True."
         )
-    return y / total[:, None]
+    return total

@@ -26,6 +26,7 @@ _LARGEST_OUTCOME = 1e303
 # The sum of the weights of a training, which are numbers of rows. Models were NaN below sums of about 1e-18, and the
 # matrix of a Gaussian process was singular from about 1e15 on; the limits keep three orders of magnitude or more.
 _SMALLEST_SUM, _LARGEST_SUM = 1e-9, 1e12
+_FEW_WORTH = 0.2  # of the number of rows: weights that are worth fewer rows of equal weight are told of
 
 
 @dataclass(frozen=True)
@@ -107,8 +108,8 @@ def read_table(
 def read_covariates(schema: Schema, X: ArrayLike | Frame) -> Array:
     """Covariates (n, q) as the fitted model sees them, rows next to each other in memory.
 
-    They are NaN, with a warning, where nothing was learnt of a value: in a column without missing values in the
-    training rows, and of a level that these did not have.
+    They are NaN, with a warning, where nothing was learnt of a value: in a column with few or no missing values
+    in the training rows, and of a level that these did not have.
     """
     x = schema.covariates(read_columns(schema, X))
     unknown = np.isnan(x)
@@ -125,8 +126,8 @@ def _warn_of_unknown(schema: Schema, unknown: Bools) -> None:
         if n:
             what = "missing values" if kind == "number" else "missing values or levels"
             warnings.warn(
-                f"Column {name} has {what} in {n} row(s) such as training rows did not have: predictions average over "
-                "what the value may be.",
+                f"Column {name} has {what} in {n} row(s) such as training rows did not have, or too few to learn from: "
+                "predictions average over what the value may be.",
                 UserWarning,
                 stacklevel=4,
             )
@@ -341,6 +342,18 @@ def check_counts(table: Table, min_samples_node: float) -> None:
             UserWarning,
             stacklevel=3,
         )
+
+
+def note_on_weights(table: Table) -> tuple[str, ...]:
+    """A sentence for the summary if few rows have most of the weight."""
+    share = table.weight / table.weight.sum()
+    worth = 1 / float(share @ share)
+    if worth >= _FEW_WORTH * len(table):
+        return ()
+    return (
+        f"note: few of the {len(table):,} rows have most of the weight: they are worth {worth:,.0f} row(s) of equal "
+        "weight. Weights count as rows that were seen; if they were not, intervals are too narrow",
+    )
 
 
 def is_dask(part: object) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from treecdf._common.typing import Array, Units
+from treecdf._common.typing import Array, Bools, Units
 from treecdf.data.recording import recording_step
 from treecdf.data.units import units_of_content
 
@@ -12,6 +12,10 @@ _MOST_ROWS = 20_000  # rows that are looked at; they are in the order of their c
 _MOST_COLUMNS = 64  # columns up to which some may be left out
 _MOST_LEFT_OUT = 3  # columns in which rows of a group may differ
 _MANY = 0.3  # share of the rows with a twin that is worth a note
+_ASKED_ROWS = 500  # rows whose nearest others are looked for
+_CHUNK_ROWS = 50  # of them at a time, to bound memory
+_CROWD = 30  # the distance to the nearest of so many rows is what is usual around a row
+_NEAR_COPY = 0.005  # of it: what is nearer is a copy with some noise; by chance 14 % of the rows on a curve are so near
 _BY_CHANCE = 0.1  # twins of a row that chance would give, at most: more are no sign of groups
 
 
@@ -41,6 +45,39 @@ def note_on_twins(x: Array) -> tuple[str, ...]:
                 "person, one place), pass groups= to fit, or intervals for new ones will be too narrow",
             )
     return ()
+
+
+def note_on_near_copies(x: Array, y: Array) -> tuple[str, ...]:
+    """A sentence for the summary if many rows of x (n, q) and y (n, d) are another row with next to no noise added."""
+    table = np.hstack([x[:_MOST_ROWS], y[:_MOST_ROWS]])
+    if len(table) <= _CROWD:
+        return ()
+    unit = np.abs(table).max(axis=0)
+    table = table / np.where(unit > 0, unit, 1.0)  # squares of large numbers overflow
+    spread = table.std(axis=0)
+    table = (table - table.mean(axis=0)) / np.where(spread > 1e-12, spread, np.inf)
+    share = float(np.mean(_is_near_copy(table)))
+    if share < _MANY:
+        return ()
+    return (
+        f"note: {share:.0%} of the rows are another row but for very little, outcomes included; if they are the same "
+        "thing measured again, pass groups= to fit, or intervals for new ones will be too narrow",
+    )
+
+
+def _is_near_copy(table: Array) -> Bools:
+    """Which of some rows of a table (n, k) are far nearer to another row than to most; no exact copies."""
+    asked = table[:_ASKED_ROWS]
+    found = np.empty(len(asked), bool)
+    length = (table**2).sum(axis=1)
+    for i in range(0, len(asked), _CHUNK_ROWS):
+        rows = asked[i : i + _CHUNK_ROWS]
+        squared = length - 2 * rows @ table.T  # up to the row's own length, which does not change the order
+        near = np.argpartition(squared, _CROWD, axis=1)[:, : _CROWD + 1]
+        distance = np.sort(np.sqrt(((table[near] - rows[:, None]) ** 2).sum(axis=2)), axis=1)
+        nearest, usual = distance[:, 1], distance[:, -1]
+        found[i : i + _CHUNK_ROWS] = (nearest > 0) & (nearest < _NEAR_COPY * usual)
+    return found
 
 
 def _chance(column: Array) -> float:

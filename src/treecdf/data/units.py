@@ -131,5 +131,10 @@ def _shuffled(units: Units, rng: np.random.Generator) -> tuple[Ints, Ints]:
     distinct, place = np.unique(units, return_inverse=True)
     key = rng.integers(2**64, dtype=np.uint64)
     rank = np.empty(len(distinct), np.int64)
-    rank[np.argsort(_mixed(distinct ^ key))] = np.arange(len(distinct))
+    rank[np.argsort(keyed(distinct, key))] = np.arange(len(distinct))
     return rank, place
+
+
+def keyed(units: Units, key: int | np.uint64) -> Units:
+    """A one-to-one mix of units (n,) with a key below 2^64, as good as random numbers."""
+    return _mixed(units ^ np.uint64(key))

@@ -27,17 +27,20 @@ from treecdf.data.table import (
     check_sum_of_weights,
     has_repeats,
     learn_table,
+    note_on_weights,
     outcome_names,
     read_bounds,
     read_outcomes,
     read_table,
 )
-from treecdf.data.twins import note_on_twins
+from treecdf.data.twins import note_on_near_copies, note_on_twins
 from treecdf.estimators.progress import Progress, expected_work, reporter, say_once
 from treecdf.estimators.state import schema_state
+from treecdf.flows.learnt import count_trees
 from treecdf.flows.results import EndedStage, history_table, without_reach_of_last
 from treecdf.flows.summary import note_on_memory, note_on_repeats
 from treecdf.persist.checkpoint import NoCheckpoint
+from treecdf.training.defaults import ROWS_READ_WHOLE
 from treecdf.training.ensemble import Ensemble, fit_ensemble
 from treecdf.training.growing.screening import notes_on_width
 from treecdf.training.importance import importances
@@ -47,7 +50,7 @@ from treecdf.training.plan import Plan, make_plan
 from treecdf.training.recording import Recording, learn_recording
 from treecdf.training.settings import FitSettings
 from treecdf.training.sources.pieces import Pieces
-from treecdf.training.streaming import fit_pieces
+from treecdf.training.streaming import Sampled, fit_pieces, is_one_flow
 
 # X, y, sample_weight and groups as the user passes them.
 Given = tuple[ArrayLike | Frame, ArrayLike, ArrayLike | None, ArrayLike | None]
@@ -85,6 +88,9 @@ def fit_table(
         check_exposure(bounds, validation is not None)
     held_out = _read_validation(settings, schema, bounds, validation)
     checkpoint.begin(settings.shaping(), table, held_out)
+    told = note_on_weights(table) if sample_weight is not None else ()
+    if groups is None:
+        told += note_on_twins(table.x) or note_on_near_copies(table.x, table.y)
     recording, table, held_out = learn_recording(settings, table, held_out, bounds, rng)
     if recording.said is not None:
         say_once(recording.said)
@@ -94,7 +100,7 @@ def fit_table(
         table = as_rates(table)
     plan = make_plan(settings, len(table), table.x.shape[1], bounds, has_repeats(table.y))
     recipes = [recipe for recipe in (plan.conditional, *plan.joint.values()) if recipe is not None]
-    told = notes_on_width(recipes, table.x.shape[1]) + (note_on_twins(table.x) if groups is None else ())
+    told = notes_on_width(recipes, table.x.shape[1]) + told
     recording = replace(recording, notes=recording.notes + told)
     with _workers(settings, checkpoint, plan) as workers:
         ensemble = fit_ensemble(plan, table, held_out, rng, workers)
@@ -105,19 +111,70 @@ def fit_table(
     return _state(settings, ensemble, table, rng, attributes)
 
 
-def fit_table_in_pieces(settings: FitSettings, pieces: Pieces) -> FittedState:
-    """Fit to rows that are not all in memory."""
+def fit_table_in_pieces(
+    settings: FitSettings, pieces: Pieces, validation: Given | None, checkpoint: NoCheckpoint
+) -> FittedState:
+    """Fit to rows of files or of a Dask collection.
+
+    Not too many are read into memory. Of more, one flow on an unconditional base is trained by sums over all rows; any
+    other model is learnt from a sample, and trees are grown on the other rows.
+    """
+    sizes = pieces.sizes()
+    if not sizes[:, 1].any():
+        raise ValueError("Found 0 row(s) (n_samples = 0) with a weight above zero: at least 2 are required.")
+    if sizes[:, 0].sum() <= ROWS_READ_WHOLE:
+        return fit_table(settings, pieces.whole(), validation, checkpoint)
     if settings.weights_are == "relative":
-        raise ValueError("weights_are='relative' is for rows in memory: divide the weights by their mean.")
+        raise ValueError(
+            f"weights_are='relative' is for at most {ROWS_READ_WHOLE:,} rows: divide the weights by their mean."
+        )
+    if not is_one_flow(settings):
+        return _fit_sampled(settings, Sampled.of(pieces, sizes), validation, checkpoint)
+    for name, given in (("Validation rows", validation), ("A checkpoint", settings.checkpoint)):
+        if given is not None:
+            raise ValueError(f"{name} of base={settings.base!r}: expected at most {ROWS_READ_WHOLE:,} rows.")
     rng = as_generator(settings.random_state)
     with _workers(settings, NoCheckpoint()) as workers:
-        fitted = fit_pieces(settings, pieces, rng, workers)
+        fitted = fit_pieces(settings, pieces, sizes, rng, workers)
     width = notes_on_width([fitted.recipe], fitted.sample.x.shape[1])
     recording = Recording(
         None, None, notes(fitted.sample, settings.atoms, settings.resolution, in_memory=False) + width
     )
     attributes = {**schema_state(fitted.schema), **_recorded(fitted.outcome_names, recording)}
     return _state(settings, fitted.ensemble, fitted.sample, rng, attributes)
+
+
+def _fit_sampled(
+    settings: FitSettings, sampled: Sampled, validation: Given | None, checkpoint: NoCheckpoint
+) -> FittedState:
+    """The model of a sample of the rows, with trees of all other rows if it is a density of one outcome."""
+    given = sampled.sample()
+    state = fit_table(settings, given, validation, checkpoint)
+    attributes, n = state.attributes, len(given[0])
+    of = f"{n:,} of {sampled.n_rows:,} rows"
+    if n == sampled.n_rows:
+        return state
+    recorded = attributes["atoms_"] is not None or attributes["grid_"] is not None
+    if state.missing or recorded or attributes["n_outcomes_"] > 1 or not sampled.has_others(n):
+        note = f"note: learnt from a random sample, {of}: trees on all rows are for one outcome without atoms or grid"
+        return replace(state, attributes=attributes | {"notes_": (*attributes["notes_"], note)})
+    rng = as_generator(settings.random_state)
+    names = attributes.get("feature_names_in_")
+    schema = Schema(None if names is None else tuple(names), attributes["covariates_"])
+    with _workers(settings, NoCheckpoint()) as workers:
+        ensemble = sampled.refine(settings, attributes["mixture_"], schema, rng, workers)
+    (history,) = ensemble.histories
+    n_trees = sum(history.kept)
+    note = f"note: learnt from a random sample, {of}; {n_trees} trees were grown on all others"
+    refined = {
+        "notes_": (*attributes["notes_"], note, *map(note_on_repeats, ensemble.ended)),
+        "mixture_": ensemble.mixture(),
+        "families_": ensemble.families,
+        "family_weights_": ensemble.weights,
+        "history_": history_table(ensemble.histories),
+        "n_trees_": count_trees(ensemble.mixture()),
+    }
+    return FittedState(attributes | refined, ensemble.missing, state.ended + ensemble.ended)
 
 
 def _state(
@@ -139,7 +196,7 @@ def _state(
         "families_": ensemble.families,
         "family_weights_": ensemble.weights,
         "history_": history_table(ensemble.histories),
-        "n_trees_": sum(len(stage) for flow in mixture.tree_flows() for stage in flow.stages),
+        "n_trees_": count_trees(mixture),
         "feature_importances_": importances(mixture, table, places, rng, n_threads(settings.n_jobs)),
     }
     return FittedState(attributes, ensemble.missing, ensemble.ended)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -48,53 +49,59 @@ def fit_link(
     features: Array,
     log_ratio: Array,
     fold: Ints,
+    weight: Array,
     seed: int,
 ) -> FittedLink:
     """From rows in which a taxon follows others: x (n, q), effects (n, p), features (n, f), log ratios (n,)."""
     raw = np.hstack([effects, features])
-    if len(x) < _FEWEST_ROWS:
+    total = float(weight.sum())
+    rare = _student(log_ratio, weight, x.shape[1] + 1)
+    if total < _FEWEST_ROWS or len(x) < 2:
         width = raw.shape[1]
-        return FittedLink(Link(np.zeros(width), np.ones(width), np.zeros(width), _student(log_ratio, x.shape[1] + 1)))
+        return FittedLink(Link(np.zeros(width), np.ones(width), np.zeros(width), rare))
     if fold.min() == fold.max():
         fold = np.arange(len(x)) % _N_FOLDS
-    center, scale = _nan_moments(raw)
+    center, scale = _nan_moments(raw, weight)
     z = standardized(raw, center, scale)
-    slopes, left_out = _ridge(z, log_ratio, effects.shape[1], fold)
+    slopes, left_out = _ridge(z, log_ratio, effects.shape[1], fold, weight)
     own = _usual_flow() if flow is None else clone(flow)
     own.set_params(bounds=_bounds(log_ratio), random_state=seed)
     settings = read_settings(own.get_params(deep=False))
     if is_few(settings.resolution):  # ratios are numbers, however few there are
         settings = replace(settings, resolution=None)
-    fitted = fit_table(settings, (np.column_stack([x, left_out]), log_ratio, None, None), None, NoCheckpoint())
-    rare = _student(log_ratio, x.shape[1] + 1)
-    link = Link(center, scale, slopes, _with_rare(fitted.attributes["mixture_"], rare, 1 / (len(x) + 1)))
+    fitted = fit_table(settings, (np.column_stack([x, left_out]), log_ratio, weight, None), None, NoCheckpoint())
+    link = Link(center, scale, slopes, _with_rare(fitted.attributes["mixture_"], rare, 1 / (total + 1)))
     return FittedLink(link, bool(fitted.missing), bool(fitted.ended))
 
 
-def _nan_moments(raw: Array) -> tuple[Array, Array]:
+def _nan_moments(raw: Array, weight: Array) -> tuple[Array, Array]:
     """Means of what is known, and standard deviations when the mean stands for what is not; infinite for constants."""
     known = ~np.isnan(raw)
     filled = np.where(known, raw, 0.0)
-    center = filled.sum(axis=0) / np.maximum(known.sum(axis=0), 1)
-    scale = np.sqrt((np.where(known, raw - center, 0.0) ** 2).mean(axis=0))
+    of_known = weight @ known
+    center = weight @ filled / np.where(of_known > 0, of_known, 1.0)
+    scale = np.sqrt(weight @ np.where(known, raw - center, 0.0) ** 2 / weight.sum())
     return center, np.where(scale > 1e-9, scale, np.inf)
 
 
-def _ridge(z: Array, y: Array, n_effects: int, fold: Ints) -> tuple[Array, Array]:
+def _ridge(z: Array, y: Array, n_effects: int, fold: Ints, weight: Array) -> tuple[Array, Array]:
     """Slopes of standardised features z (n, p), and predictions (n,) of left-out rows; y's mean is not predicted."""
     left_out = np.empty((len(RIDGES), len(y)))
     for train, test in splits(fold):
-        offset, mean = y[train].mean(), z[train].mean(axis=0)
-        for i, slopes in enumerate(_ridge_path(z[train] - mean, y[train] - offset, n_effects)):
+        w = weight[train]
+        offset, mean = w @ y[train] / w.sum(), w @ z[train] / w.sum()
+        for i, slopes in enumerate(_ridge_path(z[train] - mean, y[train] - offset, n_effects, w)):
             left_out[i, test] = offset + (z[test] - mean) @ slopes
-    best = int(np.argmin(((left_out - y) ** 2).sum(axis=1)))
-    slopes = _ridge_path(z, y - y.mean(), n_effects)[best]
-    return slopes, left_out[best] - y.mean()
+    best = int(np.argmin((left_out - y) ** 2 @ weight))
+    center = weight @ y / weight.sum()
+    slopes = _ridge_path(z, y - center, n_effects, weight)[best]
+    return slopes, left_out[best] - center
 
 
-def _ridge_path(z: Array, y: Array, n_effects: int) -> list[Array]:
+def _ridge_path(z: Array, y: Array, n_effects: int, weight: Array) -> list[Array]:
     """Slopes under each penalty of what are no effects of the covariates."""
-    gram, target = z.T @ z, z.T @ y
+    weighted = z.T * weight
+    gram, target = weighted @ z, weighted @ y
     n_others = len(gram) - n_effects
     penalties = [np.repeat([OWN_RIDGE, ridge], [n_effects, n_others]) for ridge in RIDGES]
     return [solve(gram + np.diag(penalty), target, assume_a="pos") for penalty in penalties]
@@ -120,11 +127,28 @@ def _with_rare(flow: Mixture, rare: Mixture, weight: float) -> Mixture:
     return Mixture((*flow.members, *rare.members), log_weights, flow.regions)
 
 
-def _student(log_ratio: Array, n_columns: int) -> Mixture:
+def _student(log_ratio: Array, weight: Array, n_columns: int) -> Mixture:
     """A Student t around the mean of some log ratios, whatever the covariates and the linear prediction are."""
-    location = log_ratio.mean() if len(log_ratio) else 0.0
-    squares = ((log_ratio - location) ** 2).sum() + _PRIOR_ROWS * _PRIOR_SCALE**2
-    scale = np.sqrt(squares / (len(log_ratio) + _PRIOR_ROWS))
+    total = weight.sum()
+    location = weight @ log_ratio / total if total > 0 else 0.0
+    squares = weight @ (log_ratio - location) ** 2 + _PRIOR_ROWS * _PRIOR_SCALE**2
+    scale = np.sqrt(squares / (total + _PRIOR_ROWS))
     base = Student(np.array([location]), np.array([scale]), np.array([_DEGREES]))
     standardize = Standardizer(np.ones(n_columns), np.zeros(n_columns), np.ones(n_columns))
     return Mixture((TreeFlow(standardize, base, ()),), equal_weights(1))
+
+
+def told(fitted: Sequence[FittedLink], taxa: Sequence[str]) -> list[str]:
+    """What a person should hear of the flows of the taxa, whatever processes trained them."""
+    interrupted = [taxon for taxon, part in zip(taxa, fitted, strict=True) if part.was_interrupted]
+    repeating = [taxon for taxon, part in zip(taxa, fitted, strict=True) if part.has_repeats]
+    told = []
+    if interrupted:
+        told.append(f"The fit was interrupted; trees are missing for these columns of Y: {', '.join(interrupted)}.")
+    if repeating:
+        told.append(
+            f"Training was cut short for these columns of Y: {', '.join(repeating)}. Their ratios to the total of more "
+            "abundant columns repeat exactly, so that the density grows without bound. What helps with small counts: "
+            "adding noise between -1/2 and 1/2, drawn evenly, to every count that is not 0."
+        )
+    return told

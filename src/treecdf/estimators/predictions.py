@@ -23,6 +23,7 @@ from treecdf.flows.compacting import compact_families, compact_mixture
 from treecdf.flows.continuous import FlowDistribution
 from treecdf.flows.distribution import ConditionalDistribution
 from treecdf.flows.exposed import ExposedDistribution
+from treecdf.flows.learnt import count_trees
 from treecdf.flows.mixture import Mixture
 from treecdf.flows.recorded import as_recorded
 from treecdf.flows.results import Family
@@ -326,7 +327,7 @@ class Predictions:
         families, weights = compact_families(self.families_, self.family_weights_, found)
         small = copy.copy(self)
         small.mixture_, small.families_, small.family_weights_ = found.mixture, families, weights
-        small.n_trees_ = sum(len(stage) for flow in found.mixture.tree_flows() for stage in flow.stages)
+        small.n_trees_ = count_trees(found.mixture)
         flows = tuple(len(mixture.tree_flows()) for mixture in (found.mixture, self.mixture_))
         note = note_on_compacting(tolerance, flows, (small.n_trees_, self.n_trees_), found.change, len(x))
         small.notes_ = (*self.notes_, note)

@@ -16,7 +16,7 @@ from treecdf._common.protocols import Seed
 from treecdf.bases.box import MARGIN
 from treecdf.data.recording import FEW
 from treecdf.data.table import is_dask
-from treecdf.estimators.fitting import FittedState, fit_table, fit_table_in_pieces
+from treecdf.estimators.fitting import FittedState, Given, fit_table, fit_table_in_pieces
 from treecdf.estimators.predictions import Predictions
 from treecdf.estimators.state import replace_state
 from treecdf.flows.summary import warning_about_repeats
@@ -25,7 +25,7 @@ from treecdf.persist.checks.models import check_fitted, expect
 from treecdf.persist.files import set_fitted, write_model
 from treecdf.training.parameters import read_settings
 from treecdf.training.plan import PAPER_SETTINGS, PAPER_STAGES
-from treecdf.training.settings import Stage
+from treecdf.training.settings import FitSettings, Stage
 from treecdf.training.sources.parquet import ParquetPieces
 
 FORMAT = "treecdf model"  # What its file says it is.
@@ -63,16 +63,16 @@ class TreeFlowRegressor(Predictions, RegressorMixin, BaseEstimator):
     structure : "auto", "chain" or "joint"
         Several outcomes: "chain" factorises p(y1 | x) p(y2 | x, y1) ... into flows of one outcome, "joint" are flows
         of all outcomes at once, "auto" weighs chains and joint flows by the likelihood of rows they did not see.
-    base : "auto", "conditional", "mixture", "network", "unconditional", "box", "student", or one or several regressors
+    base : "auto", "conditional", "mixture", "network", "unconditional", "box", "student", "normal", or regressors
         What comes before the trees. "conditional": a mixture of Student t or normal distributions whose locations,
         scales and weights depend on x, learnt by a stack of regressors and boosted trees, always from predictions of
         rows left out; it is of one outcome, so several need a chain. A list of your own scikit-learn regressors may
         take the place of the stack. "mixture": all parameters of such a mixture are boosted together, for modes that
         move; "network": small networks give them, for smooth shapes. "box": a box around the training range with tails
-        beyond it; "student": a Student t of each outcome; these do not depend on x. "unconditional": "box" for one
-        outcome or with bounds, "student" for several. "auto": "conditional", with "mixture" and "network" beside it
-        where left-out rows say that they help, except that joint flows have "student", or "box" with bounds, and a
-        table of few rows has no conditional base.
+        beyond it; "student": a Student t of each outcome; "normal": a normal distribution of each; these do not depend
+        on x. "unconditional": "box" with bounds, else "normal" for one outcome and "student" for several. "auto":
+        "conditional", with "mixture" and "network" beside it where left-out rows say that they help, except that joint
+        flows have "student", or "box" with bounds, and a table of few rows has no conditional base.
     margin : float
         How far the box reaches beyond the training outcomes on each side, as a share of their range.
     stages : list of Stage, default None
@@ -248,8 +248,8 @@ class TreeFlowRegressor(Predictions, RegressorMixin, BaseEstimator):
         Returns
         -------
         TreeFlowRegressor
-            Logistic nodes of depth 6, then networks of depth 4; one outcome on a narrow box, several on a Student t
-            of each; rotated flows weighed by their training likelihoods in 8 regions of x.
+            Logistic nodes of depth 6, then networks of depth 4; one outcome on a normal distribution, several on a
+            Student t of each; rotated flows weighed by their training likelihoods in 8 regions of x.
 
         Examples
         --------
@@ -294,28 +294,25 @@ class TreeFlowRegressor(Predictions, RegressorMixin, BaseEstimator):
             The estimator itself.
         """
         settings = read_settings(self.get_params(deep=False))
-        if is_dask(X):
-            if exposure is not None:
-                raise ValueError("exposure is for arrays and frames, not for Dask collections.")
-            if X_val is not None or y_val is not None or sample_weight_val is not None:
-                given = "X_val, y_val and sample_weight_val"
-                raise ValueError(f"{given} are for arrays and frames; of Dask collections rows are set aside.")
-            from treecdf.training.sources.dask import DaskPieces
-
-            return self._take(fit_table_in_pieces(settings, DaskPieces(X, y, sample_weight, groups)))
-        checkpoint = NoCheckpoint() if settings.checkpoint is None else Checkpoint(settings.checkpoint)
-        validation = None
+        validation: Given | None = None
         if X_val is not None and y_val is not None:
             validation = X_val, y_val, sample_weight_val, None
         elif X_val is not None or y_val is not None:
             raise ValueError("Expected X_val and y_val together; got only one of them.")
         elif sample_weight_val is not None:
             raise ValueError("Expected X_val and y_val with sample_weight_val; got only the weights.")
-        fitted = fit_table(settings, (X, y, sample_weight, groups), validation, checkpoint, exposure)
-        self._take(fitted)
-        if not fitted.missing:
-            checkpoint.remove()
-        return self
+        checkpoint = _checkpoint(settings)
+        if not is_dask(X):
+            fitted = fit_table(settings, (X, y, sample_weight, groups), validation, checkpoint, exposure)
+            return self._take(fitted, checkpoint)
+        if exposure is not None:
+            raise ValueError("exposure is for arrays and frames, not for Dask collections.")
+        from treecdf.training.sources.dask import DaskPieces
+
+        if validation is not None and is_dask(X_val):
+            validation = DaskPieces(X_val, y_val, sample_weight_val).whole()
+        pieces = DaskPieces(X, y, sample_weight, groups)
+        return self._take(fit_table_in_pieces(settings, pieces, validation, checkpoint), checkpoint)
 
     def fit_parquet(
         self,
@@ -325,11 +322,12 @@ class TreeFlowRegressor(Predictions, RegressorMixin, BaseEstimator):
         sample_weight: str | None = None,
         directory: str | None = None,
         groups: str | None = None,
+        path_val: str | os.PathLike[str] | None = None,
     ) -> Self:
         """Learn p(y | x) from a Parquet file, or a directory of them, that need not fit into memory.
 
-        One flow on base="box" or "student" is trained, the same as rows in memory give; "auto" is "box" for one
-        outcome. See docs/scaling.md.
+        Up to 100,000 rows are read into memory: the model is that of `fit`, to the last bit. Of more rows a sample is,
+        and trees are grown on all others; an unconditional base is trained on all rows. See docs/scaling.md.
 
         Parameters
         ----------
@@ -342,10 +340,13 @@ class TreeFlowRegressor(Predictions, RegressorMixin, BaseEstimator):
         sample_weight : str, default None
             Column of the weights.
         directory : path, default None
-            Where the rows are copied to, in files without a name: 9 q + 16 d + 70 bytes a row. None: the system's place
-            for temporary files.
+            Where more than 100,000 rows are copied to, in files without a name: 9 q + 16 d + 70 bytes a row. None: the
+            system's place for temporary files.
         groups : str, default None
             Column that says which rows belong together; it is no covariate unless `covariates` names it.
+        path_val : path, default None
+            File or directory with the same columns, of rows that decide when to stop. None: a random
+            `validation_fraction` of the rows does. For at most 100,000 training rows.
 
         Returns
         -------
@@ -354,9 +355,14 @@ class TreeFlowRegressor(Predictions, RegressorMixin, BaseEstimator):
         """
         settings = read_settings(self.get_params(deep=False))
         pieces = ParquetPieces(path, outcomes, covariates, sample_weight, groups, directory)
-        return self._take(fit_table_in_pieces(settings, pieces))
+        validation = None
+        if path_val is not None:
+            names = pieces.covariates
+            validation = ParquetPieces(path_val, outcomes, names, sample_weight, None, directory).whole()
+        checkpoint = _checkpoint(settings)
+        return self._take(fit_table_in_pieces(settings, pieces, validation, checkpoint), checkpoint)
 
-    def _take(self, fitted: FittedState) -> Self:
+    def _take(self, fitted: FittedState, checkpoint: NoCheckpoint) -> Self:
         """Put a new fitted state in place, and say what is missing of it and which stages ended at repeated outcomes.
 
         Flows may have been trained in other processes, whose warnings nobody sees.
@@ -371,6 +377,8 @@ class TreeFlowRegressor(Predictions, RegressorMixin, BaseEstimator):
         repeats = warning_about_repeats(fitted.ended)
         if repeats is not None:
             warnings.warn(repeats, UserWarning, stacklevel=3)
+        if not fitted.missing:
+            checkpoint.remove()
         return self
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -404,3 +412,8 @@ class TreeFlowRegressor(Predictions, RegressorMixin, BaseEstimator):
         tags.input_tags.categorical = True
         tags.input_tags.string = True
         return tags
+
+
+def _checkpoint(settings: FitSettings) -> NoCheckpoint:
+    """Where a fit is kept while it runs, as the settings say."""
+    return NoCheckpoint() if settings.checkpoint is None else Checkpoint(settings.checkpoint)

@@ -28,6 +28,15 @@ class Chain:
         """All tree flows it is made of."""
         return [flow for link in self.links for flow in link.tree_flows()]
 
+    @property
+    def knows_rows(self) -> bool:
+        """Whether the first link knows how far covariates are beyond the training rows."""
+        return self.links[0].knows_rows
+
+    def learn_conditions(self, x: Array, known: Conditions) -> None:
+        """Put what the bases of the first link make of rows x (n, q) into `known`; later links see outcomes, too."""
+        self.links[0].learn_conditions(x, known)
+
     def novelty(self, x: Array) -> Array | None:
         """How far (n,) covariates x (n, q) are beyond the training rows; None if the first link does not know these."""
         return self.links[0].novelty(x)
@@ -37,7 +46,7 @@ class Chain:
         u, log_det = np.empty_like(y), np.zeros(y.shape[:2])
         for k, link in enumerate(self.links):
             points, given = self._points(y, x, k, y)
-            cdf, step = link._forward(points, given)
+            cdf, step = link._forward(points, given, None if k else known)
             u[..., self.order[k]] = cdf[..., 0].reshape(y.shape[:2])
             log_det += step.reshape(y.shape[:2])
         return u, log_det
@@ -47,7 +56,7 @@ class Chain:
         y = np.empty_like(u)
         for k, link in enumerate(self.links):
             points, given = self._points(u, x, k, y)
-            y[..., self.order[k]] = link._inverse(points, given)[..., 0].reshape(u.shape[:2])
+            y[..., self.order[k]] = link._inverse(points, given, None if k else known)[..., 0].reshape(u.shape[:2])
         return y
 
     def draw(self, u: Array, x: Array, known: Conditions | None = None) -> Array:
@@ -55,7 +64,7 @@ class Chain:
         y = np.empty_like(u)
         for k, link in enumerate(self.links):
             points, given = self._points(u, x, k, y)
-            y[..., self.order[k]] = link._draw(points, given)[..., 0].reshape(u.shape[:2])
+            y[..., self.order[k]] = link._draw(points, given, None if k else known)[..., 0].reshape(u.shape[:2])
         return y
 
     def _points(self, points: Array, x: Array, k: int, y: Array) -> tuple[Array, Array]:

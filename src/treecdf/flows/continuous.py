@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 
@@ -13,17 +13,18 @@ from treecdf.flows.arguments import Rows, read_rows
 from treecdf.flows.cells import log_mean_density
 from treecdf.flows.curve import Curve
 from treecdf.flows.distribution import ConditionalDistribution
-from treecdf.flows.flow import Conditions, by_blocks, by_chunks
+from treecdf.flows.flow import CHUNK_POINTS, Conditions, by_blocks, by_chunks
+from treecdf.flows.learnt import flows_inside
 from treecdf.flows.marginal import Marginal, joint_moments, marginal_curve
 from treecdf.flows.mixture import Mixture, take
 from treecdf.flows.moments import gauss_legendre
 
 # `quadrature` takes the quantile function at this many levels.
 _N_LEVELS = 128
-# Rows whose CDFs are looked at on a grid together: some 200 points each, so that they stay in the cache.
-_ROWS_OF_CURVES = 128
 # Rows that the learners of a base are asked about together.
 _ROWS_OF_LEARNERS = 1024
+# Rows up to which a distribution keeps what they said: some hundred numbers a row.
+_MOST_KEPT = 16_384
 # Rows of several outcomes that are worked on together: 32 nodes or more each, and a grid at every node.
 _ROWS_OF_MARGINALS = 16
 
@@ -54,6 +55,7 @@ class FlowDistribution(ConditionalDistribution):
 
     def __init__(self, mixture: Mixture, x: Array, n_threads: int = 1, names: tuple[str, ...] | None = None) -> None:
         self._mixture, self._x, self._n_threads, self._names = mixture, x, n_threads, names
+        self._kept: dict[int, Conditions] = {}  # what bases made of blocks of the rows, by the first row of each
 
     def __len__(self) -> int:
         return len(self._x)
@@ -82,7 +84,7 @@ class FlowDistribution(ConditionalDistribution):
         Like is what is nearer, in the covariates that matter, than a quarter of how far the training rows extend from
         their middle. Conditional bases remember 500 rows at most.
         """
-        for flow in self._mixture.tree_flows():
+        for flow in flows_inside(self._mixture):
             if isinstance(flow.base, Conditional):
                 reach = flow.base.reach
                 return reach.n_like(flow.standardize(self._x)), len(reach.points)
@@ -102,20 +104,45 @@ class FlowDistribution(ConditionalDistribution):
         return found
 
     def _logpdf(self, points: Array) -> Array:
-        return self._mixture.log_prob(points, self._x, self._n_threads)
+        found = np.empty(points.shape[:2])
+
+        def task(rows: slice, known: Conditions) -> None:
+            found[rows] = self._mixture._forward(points[rows], self._x[rows], known)[1]
+
+        self._each(task, points.shape[1])
+        return found
 
     def _pit(self, points: Array) -> Array:
         if not self._mixture.is_flow:
             raise ValueError(
                 f"pit is for a single flow; this is a mixture of {len(self._mixture.members)}: see marginal(j).cdf."
             )
-        return self._mixture.forward_and_log_det(points, self._x, self._n_threads)[0]
+        found = np.empty(points.shape)
+
+        def task(rows: slice, known: Conditions) -> None:
+            found[rows] = self._mixture._forward(points[rows], self._x[rows], known)[0]
+
+        self._each(task, points.shape[1])
+        return found
 
     def _icdf(self, levels: Array) -> Array:
-        return self._mixture.inverse(levels[..., None], self._x, self._n_threads)[..., 0]
+        found = np.empty(levels.shape)
+
+        def task(rows: slice, known: Conditions) -> None:
+            found[rows] = self._mixture._inverse(levels[rows, :, None], self._x[rows], known)[..., 0]
+
+        self._each(task, levels.shape[1])
+        return found
 
     def _sample(self, n_samples: int, rng: np.random.Generator) -> Array:
-        return self._mixture.draw(rng.random((len(self), n_samples, self.n_outcomes)), self._x, self._n_threads)
+        u = rng.random((len(self), n_samples, self.n_outcomes))
+        found = np.empty(u.shape)
+
+        def task(rows: slice, known: Conditions) -> None:
+            found[rows] = self._mixture._draw(u[rows], self._x[rows], known)
+
+        self._each(task, n_samples)
+        return found
 
     def _quadrature(self) -> tuple[Array, Array]:
         levels, weights = gauss_legendre(_N_LEVELS)
@@ -123,7 +150,13 @@ class FlowDistribution(ConditionalDistribution):
         return values, np.tile(weights, (len(self), 1))
 
     def _crps(self, truth: Array) -> Array:
-        return self._of_curves(lambda curve, rows: [curve.crps(truth[rows])] * 2, truth[:, None])[0]
+        found = np.empty(len(self))
+
+        def task(rows: slice, known: Conditions) -> None:
+            found[rows] = self._mixture.crps(truth[rows], self._x[rows], known)
+
+        self._each(task)
+        return found
 
     def _marginal(self, j: int) -> Marginal:
         curves: dict[int, Curve] = {}
@@ -135,35 +168,41 @@ class FlowDistribution(ConditionalDistribution):
         return Marginal(Curve.join([curves[start] for start in sorted(curves)]))
 
     def _moments(self) -> tuple[Array, Array]:
-        if self.n_outcomes == 1:
-            return self._of_curves(lambda curve, rows: curve.moments())
         found = np.empty((2, len(self), self.n_outcomes))
 
         def task(rows: slice) -> None:
             found[:, rows] = joint_moments(self._mixture, self._x[rows])
 
+        def of_one(rows: slice, known: Conditions) -> None:
+            found[:, rows, 0] = self._mixture.moments(self._x[rows], known)
+
+        if self.n_outcomes == 1:
+            self._each(of_one)
+            return found[0, :, 0], found[1, :, 0]
         by_blocks(task, len(self), _ROWS_OF_MARGINALS, self._n_threads)
         return found[0], found[1]
 
-    def _of_curves(
-        self, ask: Callable[[Curve, slice], Sequence[Array]], more: Array | None = None
-    ) -> tuple[Array, Array]:
-        """Two numbers for each row, (n,) and (n,), that `ask` makes of the CDF of one outcome on a grid.
+    def _each(self, task: Callable[[slice, Conditions], None], n_points: int = 1) -> None:
+        """Run `task` on slices of the rows, with what the bases make of these; each row has so many points.
 
-        The grid holds points `more` (n, m) too, if there are any.
+        The learners of the bases are asked about the same blocks of rows whatever the question is, and once if the rows
+        are not too many to keep what they say: matrix products round differently in blocks of another size.
         """
-        found = np.empty((2, len(self)))
+        size = max(1, CHUNK_POINTS // max(n_points, 1))
 
-        def task(rows: slice) -> None:
-            """Ask the base's learners about many rows at once, and look at the CDF of a few at a time."""
-            x, known = self._x[rows], Conditions()
-            for flow in self._mixture.tree_flows():
-                flow.condition(x, known)
-            for i in range(0, len(x), _ROWS_OF_CURVES):
-                few = slice(i, min(i + _ROWS_OF_CURVES, len(x)))
-                here = slice(rows.start + i, rows.start + few.stop)
-                points = None if more is None else more[here]
-                found[:, here] = ask(self._mixture.curve(x[few], take(known, few), points), here)
+        def block(rows: slice) -> None:
+            known = self._kept.get(rows.start)
+            if known is None:
+                known = Conditions()
+                self._mixture.learn_conditions(self._x[rows], known)
+                if len(self) <= _MOST_KEPT:
+                    self._kept[rows.start] = known
+            for i in range(rows.start, rows.stop, size):
+                few = slice(i, min(i + size, rows.stop))
+                task(few, take(known, slice(few.start - rows.start, few.stop - rows.start)))
 
-        by_blocks(task, len(self), _ROWS_OF_LEARNERS, self._n_threads)
-        return found[0], found[1]
+        by_blocks(block, len(self), _ROWS_OF_LEARNERS, self._n_threads)
+
+    def __getstate__(self) -> dict[str, object]:
+        """All but what bases made of the rows: it is known by the bases' places in memory."""
+        return self.__dict__ | {"_kept": {}}

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from treecdf._common.typing import Array, Bools, Ints
+from treecdf._kernels.integrals import curve_crps, curve_moments, curve_quantiles, find_places, scaled_units
 
 # Outcomes (n, m) that ascend at each row -> CDF and density (n, m)
 Ask = Callable[[Array, Bools | slice], tuple[Array, Array]]
 
 _LARGEST_STEP = 0.1  # of the CDF between two points; where it is larger more points are taken
 _N_MORE = 48  # points that a row gets then
-_N_STEPS = 30  # of root finding on the cubics, of which few are needed
 # What lines between densities leave over of the CDF, times the length, in units of the range of the central half
 _LARGEST_ERROR = 1e-3
 # Passes in which a row may get more points, where the CDF rises fast and where trees cut: for integrals, for brackets
@@ -59,8 +59,11 @@ class Curve:
 
         With a density that is a straight line the CDF would rise by the mean of its ends times the length.
         """
-        away, _ = self._scaled(self.y[np.arange(len(self.y)), self._middle()])
-        length = np.diff(away, axis=1)
+        center = self.y[np.arange(len(self.y)), self._middle()]
+        unit = self._unit(center)[:, None]
+        length = np.diff(self.y, axis=1) / unit
+        # Far from the center an error counts more in the second moment.
+        length *= 1 + np.abs(self.y[:, 1:] - center[:, None]) / unit
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             straight = (self.density[:, 1:] / 2 + self.density[:, :-1] / 2) * np.diff(self.y, axis=1)
             error = length * np.fmin(np.abs(np.diff(self.cdf, axis=1) - straight), np.diff(self.cdf, axis=1))
@@ -84,30 +87,16 @@ class Curve:
 
     def moments(self) -> tuple[Array, Array]:
         """Mean and standard deviation (n,)."""
-        middle = self._middle()
-        rows = np.arange(len(self.y))
-        center = self.y[rows, middle]
-        away, unit = self._scaled(center)
-        below = np.arange(self.y.shape[1] - 1) < middle[:, None]  # intervals below the center
-        mass, slope = self._masses(below, away)
-        sign = np.where(below, -1.0, 1.0)
-        first = sign * _integral(away, mass, slope)
-        ends = np.abs(away[:, :-1]), np.abs(away[:, 1:])
-        moment = tuple(2 * end * own for end, own in zip(ends, mass, strict=True))
-        change = tuple(2 * (end * s + sign * own) for end, s, own in zip(ends, slope, mass, strict=True))
-        second = _integral(away, moment, change)
-        mean = first.sum(axis=1)
-        std = np.sqrt(np.maximum(second.sum(axis=1) - mean**2, 0.0))
-        return center + unit * mean, unit * std
+        center = self.y[np.arange(len(self.y)), self._middle()]
+        mean, std = np.empty(len(center)), np.empty(len(center))
+        curve_moments(self.y, self.cdf, self.density, center, self._unit(center), mean, std)
+        return mean, std
 
     def crps(self, truth: Array) -> Array:
         """Continuous ranked probability score (n,) of outcomes truth (n,), which must be among the points."""
-        away, unit = self._scaled(truth)
-        below = self.y[:, 1:] <= truth[:, None]
-        mass, slope = self._masses(below, away)
-        square = tuple(own**2 for own in mass)
-        change = tuple(2 * own * s for own, s in zip(mass, slope, strict=True))
-        return unit * _integral(away, square, change).sum(axis=1)
+        crps = np.empty(len(truth))
+        curve_crps(self.y, self.cdf, self.density, truth, self._unit(truth), crps)
+        return crps
 
     def take(self, rows: Ints | Bools) -> Curve:
         """The curve at some rows."""
@@ -132,16 +121,8 @@ class Curve:
 
     def quantiles(self, levels: Array) -> Array:
         """Outcomes (n, k) where the cubics reach levels (n, k); the outermost points for levels beyond them."""
-        low, high, near = self.brackets(np.clip(levels, self.cdf[:, :1], self.cdf[:, -1:]))
-        low = np.where(np.isnan(low), self.y[:, :1], low)
-        high, near = np.where(np.isnan(high), low, high), np.where(np.isnan(near), low, near)
-        for _ in range(_N_STEPS):
-            value, slope = self.at(near)
-            low, high = np.where(value <= levels, near, low), np.where(value > levels, near, high)
-            with np.errstate(divide="ignore", invalid="ignore"):
-                step = near - (value - levels) / slope
-            near = np.where((step > low) & (step < high), step, low / 2 + high / 2)
-        return near
+        near = self.brackets(np.clip(levels, self.cdf[:, :1], self.cdf[:, -1:]))[2]
+        return np.where(np.isnan(near), self.y[:, :1], near)
 
     def with_point(self, y: Array) -> Curve:
         """The curve with one more point (n,) at each row."""
@@ -163,44 +144,24 @@ class Curve:
         return share, (start, end, first, last), length
 
     def brackets(self, levels: Array) -> tuple[Array, Array, Array]:
-        """For levels (n, k) the neighbouring points below and above their quantiles, and what is near these.
+        """For levels (n, k) the neighbouring points below and above their quantiles, and the quantiles of the cubics.
 
         All three are NaN where a level is beyond the points.
         """
-        at = _places(self.cdf, levels)
-        inside = (at > 0) & (at < self.cdf.shape[1])
-        right = np.clip(at, 1, self.cdf.shape[1] - 1)
-        low, high = (np.take_along_axis(self.y, k, axis=1) for k in (right - 1, right))
-        below, above = (np.take_along_axis(self.cdf, k, axis=1) for k in (right - 1, right))
-        with np.errstate(invalid="ignore", divide="ignore"):
-            share = (levels - below) / (above - below)
-        near = low + np.nan_to_num(share) * (high - low)
-        return tuple(np.where(inside, values, np.nan) for values in (low, high, near))  # type: ignore[return-value]
+        found = np.empty(levels.shape), np.empty(levels.shape), np.empty(levels.shape)
+        levels = np.ascontiguousarray(levels)
+        curve_quantiles(self.y, self.cdf, self.density, levels, _places(self.cdf, levels), *found)
+        return found
 
     def _middle(self) -> Ints:
         """Number (n,) of the first point whose CDF is at least a half, or of the last point."""
         return np.minimum((self.cdf < 0.5).sum(axis=1), self.y.shape[1] - 1)
 
-    def _scaled(self, center: Array) -> tuple[Array, Array]:
-        """Distances (n, m) of the points from a center (n,), in units (n,) of a typical one of the central half."""
-        with np.errstate(over="ignore", invalid="ignore"):
-            away = self.y - center[:, None]
-            central = np.where((self.cdf > 0.2) & (self.cdf < 0.8), np.abs(away), 0.0).max(axis=1)
-            widest = np.abs(away).max(axis=1)
-            unit = np.where(central > 1e-12 * widest, central, np.where(widest > 0, 1e-3 * widest, 1.0))
-            return away / unit[:, None], unit
-
-    def _masses(self, below: Bools, away: Array) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
-        """At both ends of every interval (n, m - 1): the CDF if it is below the center, else 1 - CDF, and its slope."""
-        length = np.diff(away, axis=1)
-        rise = np.diff(self.cdf, axis=1)
-        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            most = np.where(length > 0, 3 * rise / length, 0.0)  # a cubic with steeper ends would not ascend
-            unit = np.diff(self.y, axis=1) / length
-            scaled = [np.fmin(own * unit, most) for own in (self.density[:, :-1], self.density[:, 1:])]
-        sign = np.where(below, 1.0, -1.0)
-        mass = tuple(np.where(below, own, 1 - own) for own in (self.cdf[:, :-1], self.cdf[:, 1:]))
-        return mass, (sign * scaled[0], sign * scaled[1])  # type: ignore[return-value]
+    def _unit(self, center: Array) -> Array:
+        """A typical distance (n,) of the central half from a center (n,)."""
+        unit = np.empty(len(center))
+        scaled_units(self.y, self.cdf, center, unit)
+        return unit
 
     def _with_more(self, ask: Ask, rows: Bools, more: Array) -> Curve:
         """The curve with more points (k, m) at k chosen rows; the others repeat their last point."""
@@ -220,18 +181,6 @@ class Curve:
 
 def _places(cdf: Array, levels: Array) -> Ints:
     """Numbers (n, k) of the first points whose CDF (n, m) is at least each level (n, k)."""
-    found = [np.searchsorted(own, level) for own, level in zip(cdf, levels, strict=True)]
-    return np.reshape(np.array(found, np.int64), levels.shape)
-
-
-def _integral(away: Array, value: tuple[Array, ...], slope: tuple[Array, ...]) -> Array:
-    """Integrals (n, m - 1) over the intervals between points away (n, m) of functions with these ends and slopes.
-
-    The variable is z, away = sinh z: in it heavy tails are smooth. The rule is exact for cubics in z.
-    """
-    length, rise = np.diff(np.arcsinh(away), axis=1), np.hypot(1.0, away)
-    with np.errstate(invalid="ignore", over="ignore"):
-        left = slope[0] * rise[:, :-1] ** 2 + value[0] * away[:, :-1]
-        right = slope[1] * rise[:, 1:] ** 2 + value[1] * away[:, 1:]
-        area = length / 2 * (value[0] * rise[:, :-1] + value[1] * rise[:, 1:]) + length**2 / 12 * (left - right)
-    return np.where(length > 0, area, 0.0)
+    places = np.empty(levels.shape, np.int64)
+    find_places(cdf, levels, places)
+    return places

@@ -15,7 +15,7 @@ from treecdf.flows.tree import TreeSequence
 
 _BELOW_ONE = 1 - 2.0**-53  # the largest number below 1
 _ABOVE_ZERO = 1e-300  # trees see no smaller coordinate: their logarithms stay finite
-_CHUNK_POINTS = 8192  # points that are worked on together
+CHUNK_POINTS = 8192  # points that are worked on together
 
 # For bases that several flows share: id of the base -> covariates the trees see, parameters of the base
 Conditions = dict[int, tuple[Array, Array]]
@@ -43,19 +43,17 @@ class TreeFlow:
         z, parameters = self.condition(x, known)
         return self.forward_from_box(y, self.base.to_box(y, parameters), z)
 
-    def forward_from_box(
-        self, y: Array, box: tuple[Array, Array], z: Array, is_ascending: bool = False
-    ) -> tuple[Array, Array]:
+    def forward_from_box(self, y: Array, box: tuple[Array, Array], z: Array) -> tuple[Array, Array]:
         """What `forward_and_log_det` gives, from what the base makes of y and the covariates z of the trees.
 
-        Flows that share a base share both. Points of one outcome that ascend at each row go faster.
+        Flows that share a base share both.
         """
         v, base_log_det = box
         inside = self.base.inside(v)
         moved = np.clip(v, _ABOVE_ZERO, 1.0)
         log_det = np.zeros(v.shape[:2])
         for stage in self.stages:
-            moved, step = (stage.forward_ascending if is_ascending else stage.forward_and_log_det)(moved, z)
+            moved, step = stage.forward_and_log_det(moved, z)
             log_det += step
         u = self.base.to_unit(np.where(inside[..., None], moved, v))
         log_det = np.where(inside, log_det, 0.0) + base_log_det
@@ -87,6 +85,15 @@ class TreeFlow:
     def novelty(self, x: Array) -> Array | None:
         """How far (n,) covariates x (n, q) are beyond the training rows; None if the base does not know these."""
         return self.base.novelty(self.standardize(x))
+
+    @property
+    def knows_rows(self) -> bool:
+        """Whether the base knows how far covariates are beyond the training rows."""
+        return self.base.knows_rows
+
+    def learn_conditions(self, x: Array, known: Conditions) -> None:
+        """Put what the base makes of rows x (n, q) into `known`."""
+        self.condition(x, known)
 
     def condition(self, x: Array, known: Conditions | None) -> tuple[Array, Array]:
         """Covariates of the trees and parameters of the base at covariates x; looked up in `known`, and kept there."""
@@ -120,7 +127,7 @@ def by_chunks(task: Callable[[slice], None], points: Array, n_threads: int) -> N
     The slices do not depend on the threads: matrix products round differently in slices of another size.
     """
     n, m, _ = points.shape
-    by_blocks(task, n, max(1, _CHUNK_POINTS // max(m, 1)), n_threads)
+    by_blocks(task, n, max(1, CHUNK_POINTS // max(m, 1)), n_threads)
 
 
 def by_blocks(task: Callable[[slice], None], n: int, size: int, n_threads: int) -> None:

@@ -73,23 +73,20 @@ class Conditionals:
         """CDF and density (n, m) at outcomes y (n, m) that ascend at each of the rows."""
         m = self.shares.shape[1]
         chosen = np.arange(len(self.given)).reshape(-1, m)[rows].ravel()
-        points = np.repeat(y, m, axis=0)[..., None]
-        u, log_density = self.link._forward(points, self.given[chosen], take(self.known, chosen), is_ascending=True)
-        with np.errstate(over="ignore"):
-            both = u[..., 0], np.exp(log_density)
+        both = self.link.cdf_and_density(np.repeat(y, m, axis=0), self.given[chosen], take(self.known, chosen))
         cdf, density = (_mean_over_nodes(values, self.shares[rows]) for values in both)
         return cdf, density
 
     def points(self) -> Array:
         """Knots of all nodes, thinned out."""
         n = len(self.shares)
-        pooled = np.sort(self.link.knots(self.given, self.known).reshape(n, -1), axis=1)
+        pooled = np.sort(self.link.at(self.given, self.known).knots().reshape(n, -1), axis=1)
         chosen = np.linspace(0, pooled.shape[1] - 1, min(_N_POINTS, pooled.shape[1])).astype(np.int64)
         return pooled[:, chosen]
 
     def moments(self) -> tuple[Array, Array]:
         """Mean and standard deviation (n,): those of the nodes, put together."""
-        mean, std = self.link.curve(self.given, self.known, passes=ROUGH).moments()
+        mean, std = self.link.moments(self.given, self.known, passes=ROUGH)
         return moments_of_mixture(self.shares, mean.reshape(self.shares.shape), std.reshape(self.shares.shape))
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import Protocol
 
 import numpy as np
@@ -11,14 +13,21 @@ from scipy.special import logsumexp
 from sklearn.exceptions import ConvergenceWarning
 
 from treecdf._common.typing import Array, Bools, Ints
+from treecdf.flows.bundle import Bundle, MixtureAtRows, Part, bundles_of
 from treecdf.flows.curve import FINE, STEEP, Curve
 from treecdf.flows.flow import Conditions, TreeFlow, by_chunks
+from treecdf.flows.moments import moments_of_mixture
 from treecdf.flows.regions import Regions
 
 _N_STEPS = 200  # steps of root finding at most; Newton's method needs about ten
 _LOSS_OUTSIDE = 4.0  # nats that members without a reach lose at a distance of half the extent of the training rows
-_WORTH_A_CURVE = 4  # levels at a row, from where on it is cheaper to look at the whole CDF first
+_ROWS_OF_CURVES = 128  # looked at on a grid together: some 200 points and the lines of all leaves stay in the cache
 _ROUNDING = 1e-13  # relative error of a CDF at which root finding ends
+_NOISE = 5e-15  # what many trees round a CDF near 1 by
+
+
+# Outcomes (k, m) at k rows, and the numbers of these -> CDF and density (k, m)
+Ask = Callable[[Array, Ints], tuple[Array, Array]]
 
 
 class Flow(Protocol):
@@ -48,8 +57,17 @@ class Flow(Protocol):
         """All tree flows it is made of."""
         ...
 
+    @property
+    def knows_rows(self) -> bool:
+        """Whether it knows how far covariates are beyond the training rows."""
+        ...
+
     def novelty(self, x: Array) -> Array | None:
         """How far (n,) covariates x (n, q) are beyond the training rows; None if it does not know these."""
+        ...
+
+    def learn_conditions(self, x: Array, known: Conditions) -> None:
+        """Put what its bases make of rows x (n, q) into `known`."""
         ...
 
 
@@ -85,12 +103,17 @@ class Mixture:
         """
         at_rows = self.log_weights[-1:] if self.regions is None else self.log_weights[self.regions(x)]
         log_weights = np.broadcast_to(at_rows, (len(x), len(self.members)))
-        is_unaware = np.array([member.novelty(x[:0]) is None for member in self.members])
+        is_unaware = np.array([not member.knows_rows for member in self.members])
         novelty = self.novelty(x) if is_unaware.any() else None
         if novelty is None:
             return log_weights.copy()
         log_weights = log_weights - _LOSS_OUTSIDE * np.outer(novelty, is_unaware)
         return log_weights - logsumexp(log_weights, axis=1, keepdims=True)
+
+    @property
+    def knows_rows(self) -> bool:
+        """Whether a member knows how far covariates are beyond the training rows."""
+        return any(member.knows_rows for member in self.members)
 
     def novelty(self, x: Array) -> Array | None:
         """How far (n,) covariates x (n, q) are beyond the training rows, by the first member that knows these."""
@@ -139,55 +162,97 @@ class Mixture:
         by_chunks(chunk, u, n_threads)
         return y
 
-    def _forward(
-        self, y: Array, x: Array, known: Conditions | None = None, is_ascending: bool = False
-    ) -> tuple[Array, Array]:
-        """`forward_and_log_det` in one piece; points of one outcome may ascend at each row, which is faster."""
+    def _forward(self, y: Array, x: Array, known: Conditions | None = None) -> tuple[Array, Array]:
+        """`forward_and_log_det` in one piece."""
         known = {} if known is None else known
         if len(self.members) == 1:
-            return _forward_member(self.members[0], y, x, known, {}, is_ascending)
+            return _forward_member(self.members[0], y, x, known, {})
         u, total = np.zeros_like(y), np.full(y.shape[:2], -np.inf)
         boxes: dict[int, tuple[Array, Array]] = {}  # what bases make of y, for members that share a base
         for log_weight, member in zip(self.log_weights_at(x).T, self.members, strict=True):
-            part, log_prob = _forward_member(member, y, x, known, boxes, is_ascending)
+            part, log_prob = _forward_member(member, y, x, known, boxes)
             u += np.exp(log_weight)[:, None, None] * part  # the CDF of one outcome; of several it means nothing
             np.logaddexp(total, log_weight[:, None] + log_prob, out=total)
         return np.minimum(u, 1.0), total
 
+    @cached_property
+    def _bundles(self) -> tuple[Bundle, ...]:
+        """The members, tree flows of one outcome, in groups that share a base; made once."""
+        return bundles_of([member for member in self.members if isinstance(member, TreeFlow)])
+
+    def at(self, x: Array, known: Conditions) -> MixtureAtRows:
+        """The mixture of tree flows of one outcome at rows of x (n, q), for many questions about its CDF there."""
+        weights = np.ones((len(x), 1)) if len(self.members) == 1 else np.exp(self.log_weights_at(x))
+        parts = [(bundle, *bundle.flow.condition(x, known)) for bundle in self._bundles]
+        return MixtureAtRows(tuple(Part.of(bundle, z, parameters, weights) for bundle, z, parameters in parts))
+
     def curve(self, x: Array, known: Conditions, more: Array | None = None, passes: tuple[int, int] = FINE) -> Curve:
         """CDF and density of one outcome on a grid at each row of x, which holds the points `more` (n, k) too."""
-        points = self.knots(x, known)
+        return _curve(self.at(x, known), more, passes)
 
-        def ask(y: Array, rows: Bools | slice) -> tuple[Array, Array]:
-            u, log_density = self._forward(y[..., None], x[rows], take(known, rows), is_ascending=True)
-            with np.errstate(over="ignore"):
-                return u[..., 0], np.exp(log_density)
+    def moments(self, x: Array, known: Conditions, passes: tuple[int, int] = FINE) -> tuple[Array, Array]:
+        """Mean and standard deviation (n,) of one outcome at each row of x: of its bases if there are no trees."""
+        if not any(len(stage.nodes) for flow in self.tree_flows() for stage in flow.stages):
+            found = [bundle.flow.base.moments(bundle.flow.condition(x, known)[1]) for bundle in self._bundles]
+            means, deviations = ([part[k] for part in found if part is not None] for k in (0, 1))
+            if len(means) == len(found) == 1:
+                return means[0], deviations[0]
+            if len(means) == len(found):
+                weights = np.exp(self.log_weights_at(x))
+                shares = np.column_stack([weights[:, bundle.members].sum(axis=1) for bundle in self._bundles])
+                return moments_of_mixture(shares, np.column_stack(means), np.column_stack(deviations))
+        self.learn_conditions(x, known)
+        mean, std = np.empty((2, len(x)))
+        for rows in _few_rows(len(x)):
+            mean[rows], std[rows] = self.curve(x[rows], take(known, rows), passes=passes).moments()
+        return mean, std
 
-        return Curve.trace(ask, points if more is None else np.hstack([points, more]), passes)
+    def cdf_and_density(self, y: Array, x: Array, known: Conditions) -> tuple[Array, Array]:
+        """CDF and density (n, m) of one outcome at y (n, m) that ascend at each row of x."""
+        self.learn_conditions(x, known)
+        cdf, density = np.empty(y.shape), np.empty(y.shape)
+        for rows in _few_rows(len(x)):
+            cdf[rows], density[rows] = self.at(x[rows], take(known, rows)).cdf_and_density(y[rows], is_ascending=True)
+        return cdf, density
 
-    def knots(self, x: Array, known: Conditions) -> Array:
-        """Outcomes (n, k) that outline the distribution of one outcome at each row of x."""
-        found: dict[object, Array] = {}
-        for flow in self.tree_flows():
-            parameters = flow.condition(x, known)[1]
-            key = id(flow.base) if parameters.shape[1] else type(flow.base)  # boxes of all folds are about the same
-            if key not in found:
-                found[key] = flow.base.knots(parameters)
-        return np.hstack(list(found.values()))
+    def crps(self, truth: Array, x: Array, known: Conditions) -> Array:
+        """Continuous ranked probability score (n,) of outcomes truth (n,), one at each row of x."""
+        self.learn_conditions(x, known)
+        crps = np.empty(len(truth))
+        for rows in _few_rows(len(x)):
+            crps[rows] = self.curve(x[rows], take(known, rows), truth[rows, None]).crps(truth[rows])
+        return crps
 
     def _inverse(self, u: Array, x: Array, known: Conditions | None = None) -> Array:
         """`inverse` in one piece."""
         known = {} if known is None else known
         if len(self.members) == 1:
             return self.members[0].inverse(u, x, known)
-        if u.shape[1] < _WORTH_A_CURVE or not all(isinstance(member, TreeFlow) for member in self.members):
-            return _solve(self, u[..., 0], x, known, *self._wide_brackets(u, x, known))[..., None]
-        low, high, start = self.curve(x, known, passes=STEEP).brackets(u[..., 0])
-        beyond = np.asarray(np.isnan(low).any(axis=1))
-        if beyond.any():
-            few = take(known, beyond)
-            low[beyond], high[beyond], start[beyond] = self._wide_brackets(u[beyond], x[beyond], few)
-        return _solve(self, u[..., 0], x, known, low, high, start)[..., None]
+        if not all(isinstance(member, TreeFlow) for member in self.members):
+            return _solve(partial(self._ask, x), u[..., 0], *self._wide_brackets(u, x, known))[..., None]
+        self.learn_conditions(x, known)
+        y = np.empty_like(u)
+        for rows in _few_rows(len(x)):
+            own, levels, few = x[rows], u[rows], take(known, rows)
+            at = self.at(own, few)
+            low, high, start = _curve(at, None, STEEP).brackets(levels[..., 0])
+            beyond = np.asarray(np.isnan(low).any(axis=1))
+            if beyond.any():
+                wide = self._wide_brackets(levels[beyond], own[beyond], take(few, beyond))
+                low[beyond], high[beyond], start[beyond] = wide
+            y[rows] = _solve(at.ask_any, levels[..., 0], low, high, start)[..., None]
+        return y
+
+    def learn_conditions(self, x: Array, known: Conditions) -> None:
+        """Ask the bases about rows x (n, q), and keep what they say; of a chain those of its first link."""
+        for member in self.members:
+            member.learn_conditions(x, known)
+
+    def _ask(self, x: Array, y: Array, rows: Ints) -> tuple[Array, Array]:
+        """CDF and density (k, m) of one outcome at y (k, m), m at each of k rows of x (n, q)."""
+        u, log_density = self._forward(y[..., None], x[rows])
+        with np.errstate(over="ignore"):
+            return u[..., 0], np.exp(log_density)
 
     def _wide_brackets(self, u: Array, x: Array, known: Conditions) -> tuple[Array, Array, Array]:
         """Brackets (n, m) of quantiles and where to start between them, from the quantiles of the members."""
@@ -198,9 +263,9 @@ class Mixture:
             start = (weights * ends).sum(axis=0)
         return low, high, np.where(np.isfinite(start), start, low)
 
-    def _draw(self, u: Array, x: Array) -> Array:
+    def _draw(self, u: Array, x: Array, known: Conditions | None = None) -> Array:
         """`draw` in one piece."""
-        known: Conditions = {}
+        known = {} if known is None else known
         if len(self.members) == 1:
             return self.members[0].draw(u, x, known)
         weights = np.exp(self.log_weights_at(x))
@@ -218,13 +283,18 @@ class Mixture:
         return y
 
 
+def _few_rows(n: int) -> Iterator[slice]:
+    """Slices of n rows whose CDFs are looked at on a grid together."""
+    return (slice(i, min(i + _ROWS_OF_CURVES, n)) for i in range(0, n, _ROWS_OF_CURVES))
+
+
 def take(known: Conditions, rows: Ints | Bools | slice) -> Conditions:
     """What is known of some rows."""
     return {base: (z[rows], parameters[rows]) for base, (z, parameters) in known.items()}
 
 
 def _forward_member(
-    member: Flow, y: Array, x: Array, known: Conditions, boxes: dict[int, tuple[Array, Array]], is_ascending: bool
+    member: Flow, y: Array, x: Array, known: Conditions, boxes: dict[int, tuple[Array, Array]]
 ) -> tuple[Array, Array]:
     """`forward_and_log_det` of a member; `boxes` keeps what bases make of y."""
     if not isinstance(member, TreeFlow):
@@ -232,7 +302,7 @@ def _forward_member(
     z, parameters = member.condition(x, known)
     if id(member.base) not in boxes:
         boxes[id(member.base)] = member.base.to_box(y, parameters)
-    return member.forward_from_box(y, boxes[id(member.base)], z, is_ascending)
+    return member.forward_from_box(y, boxes[id(member.base)], z)
 
 
 def _at_points(member: Flow, u: Array, x: Array, rows: Ints, known: Conditions) -> Array:
@@ -246,9 +316,16 @@ def _at_points(member: Flow, u: Array, x: Array, rows: Ints, known: Conditions) 
     return member.draw(padded, x, known)[rows, column]
 
 
-def _solve(mixture: Mixture, u: Array, x: Array, known: Conditions, low: Array, high: Array, y: Array) -> Array:
+def _curve(at: MixtureAtRows, more: Array | None, passes: tuple[int, int]) -> Curve:
+    """The curve of a mixture at rows, at its knots and at points `more` (n, k)."""
+    points = at.knots()
+    return Curve.trace(at.ask, points if more is None else np.hstack([points, more]), passes)
+
+
+def _solve(ask: Ask, u: Array, low: Array, high: Array, y: Array) -> Array:
     """Outcomes (n, m) with CDF u between low and high, by Newton's method from y inside the bracket.
 
+    ask: of outcomes (k, m) at k rows, and the numbers of these, CDF and density (k, m).
     Steps that leave the bracket or do not halve are replaced by its middle. Halving alone would need 53 steps for a
     bracket as long as the outcome is large, and _N_STEPS for one 1e44 times as long; to need more is a warning.
     """
@@ -261,16 +338,18 @@ def _solve(mixture: Mixture, u: Array, x: Array, known: Conditions, low: Array, 
         if not len(rows):
             break
         here, wanted = y[rows], u[rows]
-        cdf, log_density = mixture._forward(here[..., None], x[rows], take(known, rows))
-        gap = cdf[..., 0] - wanted
+        cdf, density = ask(here, rows)
+        gap = cdf - wanted
         low[rows] = np.where(gap <= 0, here, low[rows])
         high[rows] = np.where(gap > 0, here, high[rows])
         a, b = low[rows], high[rows]
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            following = here - gap * np.exp(-log_density)
+            following = here - gap / density
             # Newton's steps that do not halve may go on for ever.
             is_good = (following > a) & (following < b) & (np.abs(following - here) <= last[rows] / 2)
-        is_there = np.abs(gap) <= _ROUNDING * np.minimum(wanted, 1 - wanted)
+            # Below the rounding of the CDF, or of the outcome, steps are noise, and dozens of halvings would follow.
+            is_there = np.abs(gap) <= _ROUNDING * np.minimum(wanted, 1 - wanted) + _NOISE * wanted
+            is_there |= np.abs(gap) <= 2 * np.spacing(np.abs(here)) * density
         following = np.where(is_good, following, np.where(is_there, here, a / 2 + b / 2))
         y[rows] = following
         with np.errstate(invalid="ignore"):  # levels 0 and 1 stay at their infinite ends

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
+from treecdf._common.numerics import moments_of_mixture, root_mean_square, unit_of
 from treecdf._common.typing import Array
+
+__all__ = [
+    "crps_of_points",
+    "gauss_legendre",
+    "moments_of_draws",
+    "moments_of_mixture",
+    "one_sided",
+    "root_mean_square",
+    "unit_of",
+]
 
 
 def gauss_legendre(n: int) -> tuple[Array, Array]:
@@ -17,26 +28,6 @@ def one_sided(n: int) -> tuple[Array, Array]:
     """Nodes and weights (n,) on (0, 1) that crowd at 0: Gauss-Legendre nodes to the fourth power."""
     nodes, weights = gauss_legendre(n)
     return nodes**4, 4 * nodes**3 * weights
-
-
-def unit_of(values: Array, axis: int | tuple[int, ...]) -> Array:
-    """Largest size of values along an axis that is kept, 1 where all are 0: in this unit squares are safe."""
-    unit = np.abs(values).max(axis=axis, keepdims=True, initial=0.0)
-    return np.where(unit == 0, 1.0, unit)
-
-
-def root_mean_square(away: Array, masses: Array) -> Array:
-    """Root (n,) of the mean square of distances (n, k) that have masses (k,) or (n, k)."""
-    unit = unit_of(away, axis=1)
-    squares = (away / unit) ** 2
-    mean = squares @ masses if masses.ndim == 1 else (masses * squares).sum(axis=1)
-    return unit[:, 0] * np.sqrt(mean)
-
-
-def moments_of_mixture(shares: Array, means: Array, deviations: Array) -> tuple[Array, Array]:
-    """Mean and standard deviation (n,) of mixtures of k parts, of which shares, means and deviations are (n, k)."""
-    mean = (shares * means).sum(axis=1)
-    return mean, root_mean_square(np.hypot(deviations, means - mean[:, None]), shares)
 
 
 def moments_of_draws(draws: Array) -> tuple[Array, Array]:

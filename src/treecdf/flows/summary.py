@@ -10,10 +10,11 @@ from treecdf._common.typing import Array
 from treecdf.bases.components import describe_tail
 from treecdf.bases.conditional import Conditional
 from treecdf.bases.stacked import Stacked
-from treecdf.bases.student import Student
+from treecdf.bases.student import NORMAL, Student
 from treecdf.data.columns import Covariates, Date, Ordered
 from treecdf.flows.chain import Chain
 from treecdf.flows.flow import TreeFlow
+from treecdf.flows.learnt import Learnt, flows_inside, flows_of_bases
 from treecdf.flows.mixture import Mixture
 from treecdf.flows.regions import NearestPoint
 from treecdf.flows.results import EndedStage, Family
@@ -24,6 +25,7 @@ KINDS = {
     "mixture": "a flow of one outcome on a boosted mixture",
     "network": "a flow of one outcome on a network mixture",
     "joint": "flows of all outcomes",
+    "refined": "a flow on the model of a sample of the rows",
     "smooth": "flows on an unconditional base, with smooth nodes",
     "deep": "flows on an unconditional base, with deep trees",
     "repeats": "flows on an unconditional base, for outcomes that come again in the same combinations",
@@ -40,7 +42,7 @@ def summarize(families: Sequence[Family], weights: Array, outcomes: Sequence[str
 
 def note_on_memory(mixture: Mixture, remember_rows: bool) -> str:
     """A line of the summary: how many training rows the model holds; parts that share rows are counted each."""
-    bases = {id(flow.base): flow.base for flow in mixture.tree_flows() if isinstance(flow.base, Conditional)}
+    bases = {id(flow.base): flow.base for flow in flows_inside(mixture) if isinstance(flow.base, Conditional)}
     regions = mixture.regions
     has_rows = isinstance(regions, NearestPoint) and len(regions.points) > regions.n_regions  # of HDBSCAN
     if not remember_rows or not (bases or has_rows):
@@ -137,7 +139,15 @@ def _base(flow: TreeFlow, indent: str) -> Iterator[str]:
         parts, broad = f"{base.components.n_components} {describe_tail(base.tail)}", f"{np.exp(base.log_broad):.2%}"
         yield f"{indent}components: {parts}, and a broad one of weight {broad} for what nobody foresaw"
         yield f"{indent}transform of the outcome: {base.transform.name}"
+    elif isinstance(base, Student) and (base.dof == NORMAL).all():
+        yield f"{indent}base: normal"
     elif isinstance(base, Student):
         yield f"{indent}base: Student t, degrees of freedom {', '.join(f'{dof:g}' for dof in base.dof)}"
+    elif isinstance(base, Learnt):
+        weights = np.exp(base.mixture.log_weights[-1])
+        for inner in flows_of_bases(base.mixture):
+            share = sum(weights[[member.base is inner.base for member in base.mixture.tree_flows()]])
+            yield f"{indent}of the sample, weight {share:.2f}:"
+            yield from _base(inner, indent + "  ")
     else:
         yield f"{indent}base: box with tails"

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treecdf._common.typing import Array
-from treecdf._kernels.curves import forward_ascending
+from treecdf._kernels.curves import fill_masses
 from treecdf._kernels.transform import LINEAR, NODE, PYTHON, forward, inverse
 from treecdf.data.basis import FEATURE_BASES
 
@@ -76,17 +76,15 @@ class TreeSequence:
             forward(*trees, rows, m, moved.reshape(-1, u.shape[2]), log_det.reshape(-1))
         return moved, log_det
 
-    def forward_ascending(self, u: Array, x: Array) -> tuple[Array, Array]:
-        """What `forward_and_log_det` gives for points u (n, m, 1) that ascend at each row, much faster if m is large.
-
-        A tree rounds otherwise, so that results differ in the last digits.
-        """
+    def fill_masses(self, x: Array, first: int, masses: Array) -> None:
+        """masses[:, first:first + nodes] <- shares of the nodes' masses of their left children, at covariates x."""
         if self.kind[0] == PYTHON:
-            return self.forward_and_log_det(u, x)
-        moved, log_det = u.copy(order="C"), np.zeros(u.shape[:2])
-        trees = (self.nodes, self.theta, self.roots, self.kind)
-        forward_ascending(*trees, self._features(x), moved[..., 0], log_det)
-        return moved, log_det
+            rate, share = self.nodes["rate"], self.nodes["left_share"]
+            for i in range(len(self.nodes)):
+                prob = np.asarray(self.theta[i, 0].left_prob(x))
+                masses[:, first + i] = rate[i] * prob + (1 - rate[i]) * share[i]
+        else:
+            fill_masses(self.nodes, self.theta, self.roots, self.kind, self._features(x), first, masses)
 
     def inverse(self, u: Array, x: Array) -> Array:
         """Preimages of u (n, m, d) at covariates x (n, q)."""

@@ -6,14 +6,17 @@ Every display has `from_estimator(model, ...)`, which computes, keeps plain arra
 """
 
 from treecdf.plots.calibration import CalibrationDisplay, PITDisplay
+from treecdf.plots.compositions import AbundanceDisplay, PrevalenceDisplay
 from treecdf.plots.density import ConditionalDensityDisplay
 from treecdf.plots.effect import CovariateEffectDisplay
 from treecdf.plots.fan import FanChartDisplay
 from treecdf.plots.history import HistoryDisplay
 from treecdf.plots.importance import ImportanceDisplay
 from treecdf.plots.interval import IntervalDisplay
+from treecdf.plots.ordination import OrdinationDisplay
 
 __all__ = [
+    "AbundanceDisplay",
     "CalibrationDisplay",
     "ConditionalDensityDisplay",
     "CovariateEffectDisplay",
@@ -21,5 +24,7 @@ __all__ = [
     "HistoryDisplay",
     "ImportanceDisplay",
     "IntervalDisplay",
+    "OrdinationDisplay",
     "PITDisplay",
+    "PrevalenceDisplay",
 ]

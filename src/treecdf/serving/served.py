@@ -132,8 +132,8 @@ class Served:
             n = int(_unknown(part, levels, table[label].to_numpy()).sum())
             if n:
                 notes.append(
-                    f"column {shown(name)} has values in {n} row(s) such as training rows did not have: the answer "
-                    "averages over what they may be"
+                    f"column {shown(name)} has values in {n} row(s) such as training rows did not have, or too few to "
+                    "learn from: the answer averages over what they may be"
                 )
         return notes
 

@@ -18,7 +18,7 @@ from treecdf.bases.components import ComponentLearner
 from treecdf.bases.conditional import Conditional
 from treecdf.bases.mean import TrainingRows
 from treecdf.bases.protocol import Base
-from treecdf.bases.student import Student
+from treecdf.bases.student import DEGREES, NORMAL, Student
 from treecdf.data.blocks import ends_of_outcomes, sum_of_weights
 from treecdf.data.scaling import Standardizer
 from treecdf.data.table import Table
@@ -39,6 +39,8 @@ _LARGEST_LOG_DENSITY = 30.0
 _SHARE_OF_BASE = 0.7
 _TREES_AT_HALF = 20
 
+DEGREES_OF_BASES = {"student": DEGREES, "normal": (NORMAL,)}  # of freedom that these bases may have
+
 
 @dataclass(frozen=True)
 class LeftOut:
@@ -55,8 +57,8 @@ def fit_flow(
     """Train a flow on an unconditional base; `left_out` are the validation rows."""
     standardize = Standardizer.fit(train.x, train.weight)
     base: Base
-    if recipe.base == "student":
-        base = Student.fit(train.y, train.weight, recipe.rotation)
+    if recipe.base in DEGREES_OF_BASES:
+        base = Student.fit(train.y, train.weight, recipe.rotation, DEGREES_OF_BASES[recipe.base])
     else:
         base = Support.fit(train.y, train.weight, recipe.bounds, recipe.rotation, recipe.margin)
     located = [locate(rows, standardize, base) for rows in (train, validation) if rows is not None]
@@ -66,26 +68,30 @@ def fit_flow(
 def fit_streamed_flow(
     recipe: Recipe,
     open_sources: Callable[[Executor | None], AbstractContextManager[tuple[Source, Source | None]]],
+    given: tuple[Standardizer, Base] | None,
     rng: np.random.Generator,
     context: TrainingContext,
 ) -> Fitted:
     """As `fit_flow`, on sources of tables of training and validation rows; `left_out` is the mean of the latter.
 
     A table that is in memory gives the same flow, up to the rounding of sums of weights that are no whole numbers.
+    given: scales of the covariates and base, if they are known beforehand; else both are learnt.
     """
     with open_sources(context.pool) as (train, validation):
-        standardize = Standardizer.fit_blocks(partial(map_tables, train))
-        base = _streamed_base(recipe, train)
+        if given is None:
+            given = Standardizer.fit_blocks(partial(map_tables, train)), _streamed_base(recipe, train)
+        standardize, base = given
         fold = FoldRows(*(Streamed.locate(rows, standardize, base) for rows in (train, validation) if rows is not None))
         return _fit_trees(recipe, standardize, base, [fold], rng, replace(context, pool=None))
 
 
 def _streamed_base(recipe: Recipe, train: Source) -> Base:
     """The unconditional base of a recipe, from sums over blocks or from a sample of the rows."""
-    if recipe.base == "student":
+    if recipe.base in DEGREES_OF_BASES:
         n = sum(train.ask_blocks(CountRows()))
         parts = train.ask_blocks(EveryNth(Student.step(n)))
-        return Student.fit(*(np.concatenate(values) for values in zip(*parts, strict=True)))
+        y, weight = (np.concatenate(values) for values in zip(*parts, strict=True))
+        return Student.fit(y, weight, degrees=DEGREES_OF_BASES[recipe.base])
     weights = map_tables(train, sum_of_weights)
     smallest, largest = zip(*map_tables(train, ends_of_outcomes), strict=True)
     ends = np.min(smallest, axis=0), np.max(largest, axis=0)

@@ -51,6 +51,10 @@ CROWDED_ROWS = 5000
 FEWEST_ROWS_OF_NEARNESS = 100
 # Rows that are remembered for their nearness at most, to bound time and the size of the file.
 REMEMBERED_ROWS = 50_000
+# Rows of a file or a Dask collection up to which they are read into memory and learnt from as any table is (ADR 37).
+ROWS_READ_WHOLE = 100_000
+# Rows of larger ones that the model is first learnt from, in memory, before trees are grown on all others (ADR 37).
+ROWS_OF_SAMPLE = 50_000
 # Rows from which on trees learn at one and a half times the rate, and scales at twice, to bound time.
 HUGE_ROWS = 20_000
 # Covariates from which on a lasso is tried, which looks for the few that matter.
@@ -81,6 +85,8 @@ MOST_FINE_COLUMNS = 10
 ROWS_OF_NETWORK = 20
 # Weight decay of networks that give a mixture: curves of a single covariate may bend more (ADR 24).
 DECAY_OF_MIXTURE, DECAY_OF_ONE_COVARIATE = 0.15, 0.03
+# Steps of these networks on at most CROWDED_ROWS rows, twice as many on more (ADR 24).
+STEPS_OF_NETWORK = {"fast": 600, "default": 1500}
 # The process of a fast fit, smaller to bound time; docs/results/peers.md has what a fast fit costs (`treecdf_fast`).
 FAST_PROCESS = GaussianProcess(n_tuning=150, n_inducing=300, max_iter=30)
 # Learning rate of the trees of a fast fit.
@@ -105,11 +111,16 @@ def default_learners(n: int, q: int, effort: str, remember_rows: bool = True) ->
         process = FAST_PROCESS if effort == "fast" else GaussianProcess(n_inducing=n_inducing)
         learners.append(replace(process, holds_rows=remember_rows))
     learners += _trees(n, effort)
-    if effort != "fast" and n > MANY_ROWS and n > ROWS_OF_NETWORK * q:
+    if effort != "fast" and are_enough_for_networks(n, q):
         learners.append(Network())
     if n > CROWDED_ROWS and q <= MOST_DIRECTIONS and remember_rows:
         learners.append(Neighbours())
     return learners
+
+
+def are_enough_for_networks(n: int, q: int) -> bool:
+    """Whether networks are worth a look on n rows of q covariates, whatever trees found there."""
+    return n > MANY_ROWS and n > ROWS_OF_NETWORK * q
 
 
 def _trees(n: int, effort: str) -> list[BoostedMean]:
@@ -136,9 +147,9 @@ def default_mixture(n: int, q: int, effort: str) -> MixtureBoosting:
     return MixtureBoosting((3, 6, 10), settings)
 
 
-def default_network_mixture(n: int, q: int) -> MixtureNetwork:
+def default_network_mixture(n: int, q: int, effort: str) -> MixtureNetwork:
     """A mixture that networks give the parameters of, on n rows of q covariates (ADR 24)."""
-    steps = 1500 if n <= CROWDED_ROWS else 3000
+    steps = STEPS_OF_NETWORK["fast" if effort == "fast" else "default"] * (1 if n <= CROWDED_ROWS else 2)
     decay = DECAY_OF_ONE_COVARIATE if q == 1 else DECAY_OF_MIXTURE
     return MixtureNetwork(8, Network((64, 64), n_epochs=10**6, max_steps=steps, batch=128, rate=1e-2, decay=decay))
 

@@ -16,6 +16,8 @@ from treecdf._common.typing import Array, Ints, Units
 from treecdf.bases.components import ComponentLearner, MixtureLearner
 from treecdf.bases.looking import look_at_mixture
 from treecdf.bases.network_mixture import MixtureNetwork
+from treecdf.bases.protocol import Base
+from treecdf.data.scaling import Standardizer
 from treecdf.data.table import Table
 from treecdf.data.units import draw_folds, set_aside
 from treecdf.flows.chain import Chain
@@ -31,6 +33,7 @@ from treecdf.training.boosting import (
     fit_streamed_flow,
 )
 from treecdf.training.context import TrainingContext
+from treecdf.training.defaults import are_enough_for_networks
 from treecdf.training.jobs import Job, Workers
 from treecdf.training.plan import Plan
 from treecdf.training.settings import Recipe
@@ -124,19 +127,22 @@ def fit_streamed(
     validation_fraction: float,
     rng: np.random.Generator,
     workers: Workers,
+    given: tuple[Standardizer, Base] | None = None,
+    name: str = "joint",
 ) -> Ensemble:
     """Train one flow of all outcomes on rows that a source has; it sets aside the rows that a table would.
 
     open_sources: gives the sources of training and of validation rows, told which rows are the latter. units: those
-    of all rows, in the order of the source.
+    of all rows, in the order of the source. given: scales of the covariates and base, if they are known. name: of the
+    family.
     """
     aside = set_aside(units, validation_fraction, 1, rng)[0] if validation_fraction > 0 else np.empty(0, np.int64)
-    fit = partial(fit_streamed_flow, recipe, partial(open_sources, aside))
+    fit = partial(fit_streamed_flow, recipe, partial(open_sources, aside), given)
     (fitted,) = workers.run([Job(fit, Sizes(n_covariates, len(recipe.bounds), 1 if len(aside) else None))], rng)
     if fitted is None:
         raise KeyboardInterrupt
     left_out = np.full(1, np.nan) if fitted.left_out is None else fitted.left_out
-    family = Family("joint", fitted.flows, left_out, equal_weights(1))
+    family = Family(name, fitted.flows, left_out, equal_weights(1))
     ended = ended_stages(family.name, [fitted.history])
     return Ensemble((family,), np.ones(1), (fitted.history,), workers.all_missing(), tuple(ended))
 
@@ -214,7 +220,7 @@ class _Trainer:
         if flow is None or flow.left_out is None:
             return None
         is_network = isinstance(learner, MixtureNetwork)
-        if is_network:
+        if is_network and not are_enough_for_networks(*table.x.shape):
             if boosted is None or boosted.left_out is None:
                 return None
             ahead = float(np.average(boosted.left_out - flow.left_out, weights=self.left_out_rows.weight))

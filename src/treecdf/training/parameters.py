@@ -124,7 +124,7 @@ def check_together(settings: FitSettings, bounds: Sequence[Bound]) -> None:
     if n_outcomes == 1 and has_rotations:
         warnings.warn("rotations are for several outcomes; with one they are ignored.", UserWarning, stacklevel=3)
         has_rotations = False
-    is_unconditional = settings.base in ("box", "student")
+    is_unconditional = settings.base in ("box", "student", "normal")
     if n_outcomes > 1 and settings.structure == "chain" and (is_unconditional or has_rotations):
         raise ValueError("structure='chain' has a conditional base and no rotations: expected structure='joint'.")
     has_regressors = not isinstance(settings.base, str)
@@ -138,8 +138,8 @@ def check_together(settings: FitSettings, bounds: Sequence[Bound]) -> None:
         return
     if has_rotations:
         raise ValueError("bounds cannot be kept by rotated outcomes: expected rotations or bounds, got both.")
-    if settings.base == "student":
-        raise ValueError("bounds cannot be kept by base='student': expected base='box' with them.")
+    if settings.base in ("student", "normal"):
+        raise ValueError(f"bounds cannot be kept by base={settings.base!r}: expected base='box' with them.")
 
 
 def _check_memory(settings: FitSettings, has_rotations: bool) -> None:

@@ -58,10 +58,12 @@ DEEP_STAGES = (Stage(Logistic(), max_depth=10),)
 REPEAT_STAGES = (Stage(Constant(), max_depth=10), Stage(MLP((4, 4)), max_depth=4))
 STREAMED_STAGES = (Stage(Logistic(), max_depth=6), Stage(BoostedTrees(), max_depth=6))
 CONDITIONAL_STAGES = (Stage(BoostedTrees(rounds=1, max_depth=2), max_depth=4),)
+REFINING_STAGES = (Stage(BoostedTrees(rounds=1, max_depth=4), max_depth=4),)
 EFFORTS = ("fast", "default", "best")
 STRUCTURES = ("auto", "chain", "joint")
 CONDITIONAL_NAMES = ("conditional", "mixture", "network")
-BASE_NAMES = ("auto", *CONDITIONAL_NAMES, "unconditional", "box", "student")
+UNCONDITIONAL_NAMES = ("unconditional", "box", "student", "normal")
+BASE_NAMES = ("auto", *CONDITIONAL_NAMES, *UNCONDITIONAL_NAMES)
 
 
 @dataclass(frozen=True)
@@ -101,8 +103,7 @@ def make_plan(settings: FitSettings, n: int, q: int, bounds: Sequence[Bound], ha
         conditional = _conditional_recipe(settings, recipe, n)
         if settings.base == "auto" and settings.stages is None and n >= FEWEST_ROWS_OF_MIXTURE:
             mixtures["mixture"] = partial(default_mixture, effort=settings.effort)
-            if settings.effort != "fast":
-                mixtures["network"] = default_network_mixture
+            mixtures["network"] = partial(default_network_mixture, effort=settings.effort)
         if _is_all_automatic(settings) and n <= MOST_ROWS_OF_BOX_FLOWS:
             joint = _joint_families(replace(recipe, base=_unconditional("auto", bounds)), q, has_repeats)
             rotations = _auto_rotations(settings.effort, bounds)
@@ -126,8 +127,8 @@ def make_plan(settings: FitSettings, n: int, q: int, bounds: Sequence[Bound], ha
 def streamed_recipe(settings: FitSettings, bounds: Sequence[Bound]) -> Recipe:
     """The one flow that is trained on rows that are not all in memory.
 
-    With base="box" or "student" it is the joint flow that rows in memory would give. Networks take several times the
-    passes of boosted trees, so "auto" prefers these.
+    With base="box", "student" or "normal" it is the joint flow that rows in memory would give. Networks take several
+    times the passes of boosted trees, so "auto" prefers these.
     """
     is_auto = settings.base == "auto"
     return Recipe(
@@ -138,6 +139,23 @@ def streamed_recipe(settings: FitSettings, bounds: Sequence[Bound]) -> Recipe:
         bounds=tuple(bounds),
         margin=settings.margin,
         base=_unconditional(settings.base, bounds),
+    )
+
+
+def refining_recipe(settings: FitSettings, bounds: Sequence[Bound]) -> Recipe:
+    """The trees that are grown on all rows of a large table, on the model of a sample of them.
+
+    Each sees all rows, unless the settings say otherwise: subsamples go by the numbers of rows, and so by their order.
+    """
+    growth = _growth(settings, len(bounds))
+    return Recipe(
+        stages=_read_stages(None, REFINING_STAGES),
+        growth=replace(growth, c0=_quick(growth, 4.0).c0),
+        max_trees=min(TREES_ON_MANY_ROWS, settings.max_trees),
+        window=settings.early_stopping_window,
+        bounds=tuple(bounds),
+        margin=settings.margin,
+        least_gain=WORTH_TREES,
     )
 
 
@@ -205,9 +223,13 @@ def _joint_families(recipe: Recipe, q: int, has_repeats: bool) -> dict[str, Reci
 
 def _unconditional(base: str | tuple[Regressor | Learner, ...], bounds: Sequence[Bound]) -> str:
     """The base of flows of all outcomes."""
-    if base in ("box", "student"):
+    if base in ("box", "student", "normal"):
         return str(base)
-    return "box" if len(bounds) == 1 or _is_bounded(bounds) else "student"
+    if _is_bounded(bounds):
+        return "box"
+    if len(bounds) > 1:
+        return "student"
+    return "normal" if base == "unconditional" else "box"
 
 
 def _is_bounded(bounds: Sequence[Bound]) -> bool:
@@ -216,7 +238,7 @@ def _is_bounded(bounds: Sequence[Bound]) -> bool:
 
 def _is_conditional(settings: FitSettings, n: int, d: int) -> bool:
     """Whether one-outcome flows on a conditional base are trained."""
-    if settings.base in ("unconditional", "box", "student"):
+    if settings.base in UNCONDITIONAL_NAMES:
         return False
     if d > 1 and (settings.structure == "joint" or settings.has_rotations):
         return False
@@ -235,7 +257,7 @@ def _component_learner(settings: FitSettings, n: int, q: int) -> ComponentLearne
     if settings.base == "mixture":
         return default_mixture(n, q, settings.effort)
     if settings.base == "network":
-        return default_network_mixture(n, q)
+        return default_network_mixture(n, q, settings.effort)
     if isinstance(settings.base, str):
         n_remembered = default_remembered(n, q) if settings.remember_rows else 0
         learners = default_learners(n, q, settings.effort, settings.remember_rows)

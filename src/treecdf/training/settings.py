@@ -110,7 +110,7 @@ class Recipe:
     window: int
     bounds: tuple[Bound, ...]
     rotation: Array | None = None  # orthogonal matrix (d, d)
-    base: str = "box"  # or "student"
+    base: str = "box"  # or "student", "normal"
     margin: float = MARGIN  # of the box
     remember_rows: bool = True  # whether the model may hold training rows
     least_gain: float = 0.0  # nats, all validation rows together, that the trees of a stage gain, or there are none

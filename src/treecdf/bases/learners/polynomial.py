@@ -104,8 +104,11 @@ def _products(x: Array, degree: int) -> Array:
     """All products (n, p) of at most `degree` columns of x (n, q), the columns themselves first."""
     columns = [x]
     for k in range(2, degree + 1):
-        for chosen in combinations_with_replacement(range(x.shape[1]), k):
-            columns.append(x[:, list(chosen)].prod(axis=1, keepdims=True))
+        chosen = np.array(list(combinations_with_replacement(range(x.shape[1]), k)), np.int64).reshape(-1, k)
+        product = x[:, chosen[:, 0]]
+        for others in chosen.T[1:]:
+            product *= x[:, others]
+        columns.append(product)
     return np.hstack(columns)
 
 

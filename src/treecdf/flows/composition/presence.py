@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.linalg import solve
 from scipy.special import expit, log_expit
 from sklearn.exceptions import ConvergenceWarning
@@ -35,13 +36,13 @@ class Effects:
     knots: tuple[Array, ...]  # of each covariate, where its hinges begin
 
     @staticmethod
-    def fit(x: Array) -> Effects:
-        """Range and knots of training covariates x (n, q)."""
-        standardize = Standardizer.fit(x, np.ones(len(x)))
+    def fit(x: Array, weight: Array) -> Effects:
+        """Range and knots of training covariates x (n, q) with weights (n,)."""
+        standardize = Standardizer.fit(x, weight)
         z = standardize(x)
         n_knots = min(len(_KNOTS), max(0, _MOST_EFFECTS // x.shape[1] - 1))
         levels = _KNOTS if n_knots == len(_KNOTS) else np.arange(1, n_knots + 1) / (n_knots + 1)
-        knots = tuple(_inner(np.unique(np.quantile(column, levels)), column) for column in z.T)
+        knots = tuple(_inner(np.unique(_quantiles(column, levels, weight)), column) for column in z.T)
         return Effects(standardize, z.min(axis=0), z.max(axis=0), knots)
 
     @property
@@ -54,6 +55,18 @@ class Effects:
         z = np.clip(self.standardize(x), self.low, self.high)
         hinges = [np.maximum(column[:, None] - knots, 0.0) for column, knots in zip(z.T, self.knots, strict=True)]
         return np.hstack([z, *hinges])
+
+
+def _quantiles(z: Array, levels: ArrayLike, weight: Array) -> Array:
+    """Quantiles of values (n,), each there as often as its weight says, with straight lines between them."""
+    order = np.argsort(z, kind="stable")
+    reached = np.cumsum(weight[order])
+    place = np.asarray(levels) * max(reached[-1] - 1, 0.0)
+    low, high = (
+        z[order][np.minimum(np.searchsorted(reached, at, side="right"), len(z) - 1)]
+        for at in (np.floor(place), np.ceil(place))
+    )
+    return np.asarray(low + (place - np.floor(place)) * (high - low), dtype=np.float64)
 
 
 def _inner(knots: Array, z: Array) -> Array:
@@ -74,17 +87,17 @@ class Presence:
     largest: float  # log odds at most: what was never seen in n rows is not impossible
 
     @staticmethod
-    def fit(effects: Array, present: Bools, fold: Ints) -> Presence:
+    def fit(effects: Array, present: Bools, fold: Ints, weight: Array) -> Presence:
         """One logistic regression a taxon, from effects (n, p) and presences (n, K); none was always absent.
 
-        Rows of the same fold (n,) are left out together when the penalty is chosen.
+        Rows of the same fold (n,) are left out together when the penalty is chosen; weights (n,) count rows.
         """
-        order = np.argsort(np.abs(present.mean(axis=0) - 0.5), kind="stable")
+        order = np.argsort(np.abs(weight @ present / weight.sum() - 0.5), kind="stable")
         sorted_present = present[:, order]
-        ridge = _best_ridge(effects, sorted_present, fold)
-        fits = [_fit_taxon(effects, sorted_present, k, ridge) for k in range(len(order))]
+        ridge = _best_ridge(effects, sorted_present, fold, weight)
+        fits = [_fit_taxon(effects, sorted_present, k, ridge, weight) for k in range(len(order))]
         intercept, slopes = np.array([fit[0] for fit in fits]), tuple(fit[1] for fit in fits)
-        return Presence(order, intercept, slopes, float(np.log(4 * len(effects))))
+        return Presence(order, intercept, slopes, float(np.log(4 * max(weight.sum(), 1.0))))
 
     def _log_odds(self, k: int, effects: Array, earlier: Bools) -> Array:
         """Log odds (n,) of the k-th taxon in order, given presences of the taxa before it (n, k)."""
@@ -101,12 +114,20 @@ class Presence:
             total += log_expit(np.where(present[:, k], odds, -odds))
         return total
 
-    def draw(self, effects: Array, rng: np.random.Generator) -> tuple[Bools, Array]:
-        """Presences (n, K), and the probability (n, K) each was drawn with."""
+    def chances(self, effects: Array, present: Bools) -> Array:
+        """Probability (n, K) that each taxon is present, given which of those before it in the chain are (n, K)."""
+        present = present[:, self.order]
+        chance = np.empty(present.shape)
+        for k in range(len(self.order)):
+            chance[:, k] = expit(self._log_odds(k, effects, present[:, :k]))
+        return chance[:, np.argsort(self.order)]
+
+    def draw(self, effects: Array, u: Array) -> tuple[Bools, Array]:
+        """Presences (n, K) made of uniforms u (K, n), and the probability (n, K) each was drawn with."""
         present, chance = np.zeros((len(effects), len(self.order)), bool), np.empty((len(effects), len(self.order)))
         for k in range(len(self.order)):
             chance[:, k] = expit(self._log_odds(k, effects, present[:, :k]))
-            present[:, k] = rng.random(len(effects)) < chance[:, k]
+            present[:, k] = u[k] < chance[:, k]
         back = np.argsort(self.order)
         return present[:, back], chance[:, back]
 
@@ -117,17 +138,17 @@ def _features(effects: Array, earlier: Bools) -> Array:
     return np.hstack([effects, share, earlier])
 
 
-def _fit_taxon(effects: Array, present: Bools, k: int, ridge: float) -> tuple[float, Array]:
+def _fit_taxon(effects: Array, present: Bools, k: int, ridge: float, weight: Array) -> tuple[float, Array]:
     """Intercept and slopes of the k-th taxon."""
     features = _features(effects, present[:, :k])
     if present[:, k].all():
         # A row in which one of the taxa that were always present is absent has probability 1 / (n + 2).
-        chance = 1 / (len(features) + 2) / present.all(axis=0).sum()
+        chance = 1 / (weight.sum() + 2) / present.all(axis=0).sum()
         return float(np.log1p(-chance) - np.log(chance)), np.zeros(features.shape[1])
-    return logistic(features, present[:, k], np.repeat([OWN_RIDGE, ridge], [features.shape[1] - k, k]))
+    return logistic(features, present[:, k], np.repeat([OWN_RIDGE, ridge], [features.shape[1] - k, k]), weight)
 
 
-def _best_ridge(effects: Array, present: Bools, fold: Ints) -> float:
+def _best_ridge(effects: Array, present: Bools, fold: Ints, weight: Array) -> float:
     """The penalty of effects of other taxa under which the presences of left-out rows are most likely."""
     varied = np.flatnonzero(~present.all(axis=0))[1:]
     if not len(varied):
@@ -135,20 +156,20 @@ def _best_ridge(effects: Array, present: Bools, fold: Ints) -> float:
     tried = varied[np.unique(np.linspace(0, len(varied) - 1, _TRIED_TAXA).astype(int))]
     best, best_ridge = -np.inf, RIDGES[-1]
     for ridge in reversed(RIDGES):
-        total = sum(_left_out(effects, present, k, ridge, fold) for k in tried)
+        total = sum(_left_out(effects, present, k, ridge, fold, weight) for k in tried)
         if total <= best:
             break  # the likelihood of left-out rows has one hill
         best, best_ridge = total, ridge
     return best_ridge
 
 
-def _left_out(effects: Array, present: Bools, k: int, ridge: float, fold: Ints) -> float:
+def _left_out(effects: Array, present: Bools, k: int, ridge: float, fold: Ints, weight: Array) -> float:
     """Log-likelihood of the k-th taxon's presence in rows left out."""
     total = 0.0
     for train, test in splits(fold):
-        intercept, slopes = _fit_taxon(effects[train], present[train], k, ridge)
+        intercept, slopes = _fit_taxon(effects[train], present[train], k, ridge, weight[train])
         odds = np.clip(intercept + _features(effects[test], present[test, :k]) @ slopes, -_FAR, _FAR)
-        total += float(log_expit(np.where(present[test, k], odds, -odds)).sum())
+        total += float(weight[test] @ log_expit(np.where(present[test, k], odds, -odds)))
     return total
 
 
@@ -158,26 +179,30 @@ def splits(fold: Ints) -> Iterator[tuple[Bools, Bools]]:
         yield fold != f, fold == f
 
 
-def logistic(features: Array, label: Bools, ridge: Array) -> tuple[float, Array]:
+def logistic(features: Array, label: Bools, ridge: Array, weight: Array) -> tuple[float, Array]:
     """Intercept and slopes (p,) of a logistic regression with penalty ridge (p,) / 2 of squared standardised slopes.
+
+    Weights (n,) count rows.
 
     Newton's method with steps that are halved until they do not raise the loss, which is convex; to end at the limit
     is a warning.
     """
-    mean, scale = features.mean(axis=0), features.std(axis=0)
+    total = weight.sum()
+    mean = weight @ features / total
+    scale = np.sqrt(weight @ (features - mean) ** 2 / total)
     scale[scale < 1e-9] = np.inf
     z = np.column_stack([np.ones(len(label)), (features - mean) / scale])
     penalty = np.append(_RIDGE_OF_INTERCEPT, ridge)
-    share = (label.sum() + 0.5) / (len(label) + 1)
+    share = (weight @ label + 0.5) / (total + 1)
     beta = np.zeros(z.shape[1])
     beta[0] = np.log(share / (1 - share))
-    value = _logistic_loss(z, label, beta, penalty)
+    value = _logistic_loss(z, label, beta, penalty, weight)
     for _ in range(_NEWTON_STEPS):
         chance = expit(z @ beta)
-        gradient = z.T @ (chance - label) + penalty * beta
-        hessian = (z * (chance * (1 - chance))[:, None]).T @ z + np.diag(penalty)
+        gradient = z.T @ (weight * (chance - label)) + penalty * beta
+        hessian = (z * (weight * chance * (1 - chance))[:, None]).T @ z + np.diag(penalty)
         step = solve(hessian, gradient, assume_a="pos")
-        while (trial := _logistic_loss(z, label, beta - step, penalty)) > value + 1e-9 * abs(value):
+        while (trial := _logistic_loss(z, label, beta - step, penalty, weight)) > value + 1e-9 * abs(value):
             step /= 2
         beta, gain, value = beta - step, value - trial, trial
         if gain < _CONVERGED * abs(value):
@@ -193,7 +218,7 @@ def logistic(features: Array, label: Bools, ridge: Array) -> tuple[float, Array]
     return float(beta[0] - slopes @ mean), slopes
 
 
-def _logistic_loss(z: Array, label: Bools, beta: Array, penalty: Array) -> float:
-    """Minus the log-likelihood of labels (n,) plus the penalty of beta (1 + p,)."""
+def _logistic_loss(z: Array, label: Bools, beta: Array, penalty: Array, weight: Array) -> float:
+    """Minus the log-likelihood of labels (n,) with weights (n,) plus the penalty of beta (1 + p,)."""
     odds = z @ beta
-    return float(-log_expit(np.where(label, odds, -odds)).sum() + penalty @ beta**2 / 2)
+    return float(-(weight @ log_expit(np.where(label, odds, -odds))) + penalty @ beta**2 / 2)

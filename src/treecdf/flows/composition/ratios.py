@@ -12,6 +12,7 @@ from treecdf.flows.mixture import Mixture
 _LARGEST_LOG_RATIO = 300.0  # log ratios beyond are held: abundances stay positive numbers
 _FAR = 3.0  # standard deviations: features beyond are held
 _SMALLEST = 1e-300  # abundance of what is present
+_MOST_BELOW = 1 - 1e-9  # probability of ratios of less than half a read, at most
 
 
 @dataclass(frozen=True)
@@ -78,15 +79,39 @@ class Link:
     slopes: Array  # of the linear prediction
     flow: Mixture
 
-    def draw(self, u: Array, x: Array, effects: Array, features: Array) -> Array:
-        """Log ratios (n,) made of uniforms u (n,) at covariates x, effects and features of the same rows."""
-        return self.flow.draw(u[:, None, None], self._given(x, effects, features))[:, 0, 0]
+    def draw(self, u: Array, given: Array) -> Array:
+        """Log ratios (n,) made of independent uniforms u (n,) at covariates of the flow (n, q + 1)."""
+        return self.flow.draw(u[:, None, None], given)[:, 0, 0]
 
-    def log_prob(self, log_ratio: Array, x: Array, effects: Array, features: Array) -> Array:
-        """Log densities (n,) of log ratios (n,) at covariates x, effects and features of the same rows."""
-        return self.flow.log_prob(log_ratio[:, None, None], self._given(x, effects, features))[:, 0]
+    def quantile(self, u: Array, given: Array, floor: Array | None) -> Array:
+        """Log ratios (n,) at levels u (n,), of those that are not below floors (n,): equal levels, similar ratios."""
+        if floor is not None:
+            below = self._below(floor, given)
+            u = below + (1 - below) * u
+        return self.flow.inverse(u[:, None, None], given)[:, 0, 0]
 
-    def _given(self, x: Array, effects: Array, features: Array) -> Array:
+    def level(self, log_ratio: Array, given: Array, floor: Array | None) -> Array:
+        """Levels (n,) of log ratios (n,): the inverse of `quantile`."""
+        u = self.flow.forward_and_log_det(log_ratio[:, None, None], given)[0][:, 0, 0]
+        if floor is not None:
+            below = self._below(floor, given)
+            u = np.clip((u - below) / (1 - below), 0.0, 1.0)
+        return u
+
+    def log_prob(self, log_ratio: Array, given: Array, floor: Array | None) -> Array:
+        """Log densities (n,) of log ratios (n,), which are not below floors (n,) if there are any."""
+        log_prob = self.flow.log_prob(log_ratio[:, None, None], given)[:, 0]
+        if floor is None:
+            return log_prob
+        inside = log_prob - np.log1p(-self._below(floor, given))
+        return np.where(log_ratio < floor, -np.inf, inside)
+
+    def _below(self, floor: Array, given: Array) -> Array:
+        """Probability (n,) of log ratios below floors (n,)."""
+        u = self.flow.forward_and_log_det(floor[:, None, None], given)[0][:, 0, 0]
+        return np.minimum(u, _MOST_BELOW)
+
+    def given(self, x: Array, effects: Array, features: Array) -> Array:
         """Covariates (n, q + 1) of the flow: x and the linear prediction."""
         z = standardized(np.hstack([effects, features]), self.center, self.scale)
         return np.column_stack([x, z @ self.slopes])

@@ -34,7 +34,7 @@ from treecdf.persist.checks.values import (
 )
 
 _LARGEST = 1e100  # so that squares and sums stay finite
-_DEGREES = (1.0, 1000.0)  # of freedom
+_DEGREES = (1.0, 1000.0)  # of freedom, or infinitely many
 
 
 def _rotation(part: Rotation, d: int, visit: Visit) -> None:
@@ -67,7 +67,8 @@ def _student(part: Student, q: int, visit: Visit) -> None:
     d = len(part.location)
     expect(d > 0, "an outcome")
     expect_array(part.scale, "scale", (d,), low=ABOVE_ZERO)
-    expect_array(part.dof, "dof", (d,), low=_DEGREES[0], high=_DEGREES[1])
+    expect_array(part.dof, "dof", (d,), low=_DEGREES[0], finite=False)
+    expect(((part.dof <= _DEGREES[1]) | np.isinf(part.dof)).all(), f"dof up to {_DEGREES[1]:g} or infinite")
     _turned(part.rotation, d, visit)
 
 

@@ -7,6 +7,8 @@ import numpy as np
 from treecdf.data.scaling import Standardizer
 from treecdf.flows.composition.presence import Effects, Presence
 from treecdf.flows.composition.ratios import Link
+from treecdf.flows.composition.reads import Depths
+from treecdf.flows.composition.subjects import Memory, Subjects
 from treecdf.flows.mixture import Mixture
 from treecdf.persist.checks.values import ABOVE_ZERO, Check, Visit, expect, expect_array, expect_number, expect_tuple
 
@@ -42,4 +44,28 @@ def _link(part: Link, n_columns: int, visit: Visit) -> None:
     expect(part.flow.n_outcomes == 1, "a flow of one log ratio")
 
 
-CHECKS: dict[type, Check] = {Effects: _effects, Presence: _presence, Link: _link}
+def _depths(part: Depths, _: int, visit: Visit) -> None:
+    expect_array(part.quantiles, "quantiles", (101,), low=1.0, high=_LARGEST)
+    expect((np.diff(part.quantiles) >= 0).all(), "quantiles in order")
+
+
+def _memory(part: Memory, n_taxa: int, visit: Visit) -> None:
+    expect_array(part.lasting, "lasting", (n_taxa,), low=0.0, high=1.0)
+    expect_array(part.passing, "passing", (n_taxa,), low=0.0, high=1.0)
+    expect((part.lasting + part.passing < 1).all(), "correlations below one")
+    expect_array(part.scale, "scale", (n_taxa,), low=ABOVE_ZERO)
+
+
+def _subjects(part: Subjects, n_taxa: int, visit: Visit) -> None:
+    visit(part.presence, n_taxa, Memory)
+    visit(part.ratio, n_taxa, Memory)
+
+
+CHECKS: dict[type, Check] = {
+    Effects: _effects,
+    Presence: _presence,
+    Link: _link,
+    Depths: _depths,
+    Memory: _memory,
+    Subjects: _subjects,
+}

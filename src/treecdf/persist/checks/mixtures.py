@@ -11,6 +11,7 @@ from treecdf.bases.student import Student
 from treecdf.data.scaling import Standardizer
 from treecdf.flows.chain import Chain
 from treecdf.flows.flow import TreeFlow
+from treecdf.flows.learnt import Learnt, flows_of_bases, widths_of
 from treecdf.flows.mixture import Mixture
 from treecdf.flows.regions import NearestPoint
 from treecdf.flows.results import Family
@@ -59,12 +60,24 @@ def _chain(part: Chain, q: int, visit: Visit) -> None:
 
 def _flow(part: TreeFlow, q: int, visit: Visit) -> None:
     visit(part.standardize, q, Standardizer)
-    visit(part.base, q, Support, Student, Conditional)
+    visit(part.base, q, Support, Student, Conditional, Learnt)
     seen = q + (2 if type(part.base) is Conditional else 0)
     expect(isinstance(part.stages, tuple), "stages of trees")
     for stage in part.stages:
         visit(stage, seen, TreeSequence)
         check_axes(stage, part.base.n_outcomes)
+
+
+def _learnt(part: Learnt, q: int, visit: Visit) -> None:
+    visit(part.mixture, q, Mixture)
+    flows = part.mixture.members
+    expect(all(type(flow) is TreeFlow and type(flow.base) is not Learnt for flow in flows), "a mixture of flows")
+    expect(part.mixture.n_outcomes == 1, "a mixture of one outcome")
+    expect_array(part.unit, "unit", (q,), low=ABOVE_ZERO)
+    expect((np.frexp(part.unit)[0] == 0.5).all(), "powers of two")
+    expect_array(part.widths, "widths", (len(flows_of_bases(part.mixture)), 2), np.int64)
+    expect(np.array_equal(part.widths, widths_of(part.mixture, q)), "the widths of the mixture's bases")
+    expect(part.rotation is None, "no rotation")
 
 
 def _nearest_point(part: NearestPoint, q: int, visit: Visit) -> None:
@@ -85,6 +98,7 @@ CHECKS: dict[type, Check] = {
     Mixture: _mixture,
     Chain: _chain,
     TreeFlow: _flow,
+    Learnt: _learnt,
     NearestPoint: _nearest_point,
     Standardizer: _standardizer,
 }

@@ -18,7 +18,10 @@ from treecdf.data.columns import Covariates
 from treecdf.data.recording import ClosedGrid, Grid, ListedValues
 from treecdf.flows.composition.presence import Effects, Presence
 from treecdf.flows.composition.ratios import Link
+from treecdf.flows.composition.reads import Depths
+from treecdf.flows.composition.subjects import Subjects
 from treecdf.flows.flow import TreeFlow
+from treecdf.flows.learnt import count_trees
 from treecdf.flows.mixture import Mixture
 from treecdf.flows.results import HISTORY_COLUMNS, Family
 from treecdf.flows.tree import TreeSequence
@@ -82,10 +85,7 @@ def check_fitted(fitted: Mapping[str, FromFile]) -> None:
         expect(family.members[0].n_outcomes == d, f"families of {d} outcome(s)")
     expect_array(weights, "family_weights_", (len(families),), low=0.0, high=1.0)
     expect_array(importances, "feature_importances_", (n_columns,))
-    expect(
-        fitted["n_trees_"] == sum(len(stage) for flow in mixture.tree_flows() for stage in flow.stages),
-        "n_trees_ trees",
-    )
+    expect(fitted["n_trees_"] == count_trees(mixture), "n_trees_ trees")
     _check_history(history, "history_", ("member", *HISTORY_COLUMNS))
 
 
@@ -101,6 +101,11 @@ def check_compositional(fitted: Mapping[str, FromFile]) -> None:
         expect_texts(fitted["taxa_"], "taxa_", n_taxa)
     expect_array(order, "order_", (-1,), np.int64, 0, n_taxa - 1)
     expect(len(np.unique(order)) == len(order), "every taxon once")
+    if "depths_" in fitted:
+        visit(fitted["depths_"], q, Depths)
+        q += 1
+    if "subjects_" in fitted:
+        visit(fitted["subjects_"], len(order), Subjects)
     visit(effects, q, Effects)
     visit(fitted["presence_"], effects.width, Presence)
     expect(len(fitted["presence_"].order) == len(order), "presences of the taxa of order_")

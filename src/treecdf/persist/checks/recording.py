@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from treecdf.bases.atoms import Atoms
+from treecdf.bases.atoms import Atoms, TiltedScores
 from treecdf.bases.learners.boosting import BoostedScores
 from treecdf.data.columns import Category, Covariates, Date, Number, Ordered
 from treecdf.data.recording import ClosedGrid, Grid, ListedValues
 from treecdf.data.scaling import Standardizer
 from treecdf.persist.checks.values import Check, Visit, expect, expect_array, expect_number, expect_texts, expect_tuple
+
+_LARGEST_SCORE = 1e9  # of slopes, offsets and covariates: scores stay finite
 
 
 def _covariates(part: Covariates, n_columns: int, visit: Visit) -> None:
@@ -56,8 +58,16 @@ def _atoms(part: Atoms, q: int, visit: Visit) -> None:
     expect_array(part.values, "values", (-1,))
     expect(len(part.values) > 0 and (np.diff(part.values) > 0).all(), "atoms in order")
     visit(part.standardize, q, Standardizer)
-    visit(part.scores, q, BoostedScores)
+    visit(part.scores, q, BoostedScores, TiltedScores)
     expect(len(part.scores.start) == len(part.values) + 1, "scores of no atom and of each")
+
+
+def _tilted_scores(part: TiltedScores, q: int, visit: Visit) -> None:
+    visit(part.trees, q, BoostedScores)
+    n_scores = len(part.trees.start)
+    expect_array(part.slopes, "slopes", (q, n_scores), low=-_LARGEST_SCORE, high=_LARGEST_SCORE)
+    expect_array(part.offset, "offset", (n_scores,), low=-_LARGEST_SCORE, high=_LARGEST_SCORE)
+    expect_array(part.ends, "ends", (2, q), low=-_LARGEST_SCORE, high=_LARGEST_SCORE)
 
 
 def _grid(part: Grid, d: int, visit: Visit) -> None:
@@ -87,6 +97,7 @@ CHECKS: dict[type, Check] = {
     Category: _category,
     Ordered: _ordered,
     Atoms: _atoms,
+    TiltedScores: _tilted_scores,
     Grid: _grid,
     ClosedGrid: _closed_grid,
     ListedValues: _listed_values,

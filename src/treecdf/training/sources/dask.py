@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, Executor
 from typing import Any
 
@@ -18,7 +18,7 @@ from treecdf._common.typing import Ints, Units
 from treecdf.data.blocks import block_slices
 from treecdf.data.table import is_dask
 from treecdf.training.sources.dask_rows import DaskRows, assemble
-from treecdf.training.sources.pieces import Opened, Piece, PieceReader, Place, count_rows, take_rows
+from treecdf.training.sources.pieces import Opened, Pick, Piece, PieceReader, Place, count_rows, joined, take_rows
 from treecdf.training.sources.rows import Source
 from treecdf.training.sources.spill import spilled
 
@@ -47,12 +47,25 @@ class DaskPieces:
         with _reachable(current_client()):
             return np.array(dask.compute(*(lazy(*piece[:3]) for piece in self._pieces)), dtype=np.int64).reshape(-1, 2)
 
+    def whole(self) -> Piece:
+        """All rows as one piece in memory."""
+        with _reachable(current_client()):
+            return joined(list(dask.compute(*self._pieces)))
+
+    def chosen(self, pick: Pick, firsts: Sequence[int]) -> list[Piece]:
+        """The rows of every piece that are in a sample; the pieces begin with the rows `firsts`."""
+        return self._each(pick, firsts)
+
     def sample(self, firsts: Sequence[int], step: int) -> list[Piece]:
         """About one in `step` rows of every piece; the pieces begin with the rows `firsts`."""
-        lazy = delayed(take_rows, pure=False)
+        return self._each(take_rows, firsts, step)
+
+    def _each(self, task: Callable[..., Piece], firsts: Sequence[int], *args: int) -> list[Piece]:
+        """What a task makes of every piece, the number of its first row and what else it needs."""
+        lazy = delayed(task, pure=False)
         pieces = zip(self._pieces, firsts, strict=True)
         with _reachable(current_client()):
-            return list(dask.compute(*(lazy(*piece, first, step) for piece, first in pieces)))
+            return list(dask.compute(*(lazy(*piece, first, *args) for piece, first in pieces)))
 
     def units(self, reader: PieceReader) -> list[Units]:
         """Units (m,) of the rows of every piece that have a weight above zero."""

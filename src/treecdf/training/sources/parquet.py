@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from treecdf._common.typing import Ints, Units
-from treecdf.training.sources.pieces import Opened, Piece, PieceReader, Place, count_weights, take_rows
+from treecdf.training.sources.pieces import Opened, Pick, Piece, PieceReader, Place, count_weights, take_rows
 from treecdf.training.sources.spill import spilled
 
 if TYPE_CHECKING:
@@ -56,8 +56,8 @@ class ParquetPieces:
         self._outcomes = [outcomes] if isinstance(outcomes, str) else list(outcomes)
         self._weight, self._groups, self._directory = weight, groups, directory
         taken = {*self._outcomes, weight, groups}
-        self._covariates = [name for name in names if name not in taken] if covariates is None else list(covariates)
-        used = [*self._outcomes, *self._covariates, *self._besides]
+        self.covariates = [name for name in names if name not in taken] if covariates is None else list(covariates)
+        used = [*self._outcomes, *self.covariates, *self._besides]
         unknown = [name for name in used if name not in names]
         if unknown:
             raise ValueError(f"Expected columns of the files: {', '.join(names)}; got {unknown[0]!r}.")
@@ -79,6 +79,15 @@ class ParquetPieces:
         n = sum(file.n_rows for file in self._files)
         rows = np.diff([*range(0, n, _PIECE_ROWS), n])
         return np.column_stack([rows, rows])
+
+    def whole(self) -> Piece:
+        """All rows as one piece in memory."""
+        batches = [batch for file in self._files for batch in file.batches(self._schema, self._used)]
+        return self._piece(_frame(batches))
+
+    def chosen(self, pick: Pick, firsts: Sequence[int]) -> list[Piece]:
+        """The rows of every piece that are in a sample; the pieces begin with the rows `firsts`."""
+        return [pick(*piece, first) for piece, first in zip(self._pieces(), firsts, strict=True)]
 
     def sample(self, firsts: Sequence[int], step: int) -> list[Piece]:
         """About one in `step` rows of every piece; the pieces begin with the rows `firsts`."""
@@ -109,9 +118,17 @@ class ParquetPieces:
 
     def _pieces(self) -> Iterator[Piece]:
         """Covariates, outcomes, weights and groups of consecutive rows."""
-        for frame in self._frames(list(dict.fromkeys([*self._covariates, *self._outcomes, *self._besides]))):
-            weight, groups = (None if name is None else frame[name].to_numpy() for name in (self._weight, self._groups))
-            yield frame[self._covariates], frame[self._outcomes], weight, groups
+        return map(self._piece, self._frames(self._used))
+
+    def _piece(self, frame: pandas.DataFrame) -> Piece:
+        """Covariates, outcomes, weights and groups of the rows of a frame."""
+        weight, groups = (None if name is None else frame[name].to_numpy() for name in (self._weight, self._groups))
+        return frame[self.covariates], frame[self._outcomes], weight, groups
+
+    @property
+    def _used(self) -> list[str]:
+        """Names of all columns that are read, each once."""
+        return list(dict.fromkeys([*self.covariates, *self._outcomes, *self._besides]))
 
     @property
     def _besides(self) -> list[str]:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from treecdf._common.typing import Array, Bound, Ints, Units
+from treecdf._common.typing import Array, Bools, Bound, Ints, Units
 from treecdf.data.blocks import one_in
-from treecdf.data.reading import Schema
-from treecdf.data.table import Table, check_bounds, read_table
+from treecdf.data.reading import Schema, learn_columns
+from treecdf.data.table import Table, check_bounds, read_outcomes, read_table
+from treecdf.data.units import keyed, units_of_content
 from treecdf.training.sources.rows import Source
 
 if TYPE_CHECKING:
@@ -34,6 +35,14 @@ class Pieces(Protocol):
         """Rows of every piece, and how many of them have a weight above zero, (pieces, 2)."""
         ...
 
+    def whole(self) -> Piece:
+        """All rows as one piece in memory."""
+        ...
+
+    def chosen(self, pick: Pick, firsts: Sequence[int]) -> list[Piece]:
+        """The rows of every piece that are in a sample; the pieces begin with the rows `firsts`."""
+        ...
+
     def sample(self, firsts: Sequence[int], step: int) -> list[Piece]:
         """About one in `step` rows of every piece; the pieces begin with the rows `firsts`."""
         ...
@@ -48,11 +57,38 @@ class Pieces(Protocol):
 
 
 @dataclass(frozen=True)
+class Pick:
+    """A random sample of the rows, drawn by what they hold: their order and how they are divided do not matter.
+
+    Copies of a row are all in it, or none of them.
+    """
+
+    share: float  # of the rows, between 0 and 1
+    key: int  # below 2^64; another one gives another sample
+
+    def __call__(self, X: Given, y: Given, weight: Given | None, groups: Given | None, first: int) -> Piece:
+        """The rows of a piece that are in the sample and have a weight; the piece begins with row `first`."""
+        mask = self.mask(X, y, first)
+        chosen = np.flatnonzero(mask if weight is None else mask & (np.asarray(weight) > 0))
+        weight, groups = (None if part is None else np.asarray(part)[chosen] for part in (weight, groups))
+        return _take(X, chosen), _take(y, chosen), weight, groups
+
+    def mask(self, X: Given, y: Given, first: int) -> Bools:
+        """Whether rows (m,) are in the sample."""
+        if not len(X):
+            return np.zeros(0, bool)
+        with naming_rows(first, len(X)):
+            units = units_of_content(learn_columns(X)[1], read_outcomes(y))
+        return (keyed(units, self.key) >> np.uint64(11)) < self.share * 2.0**53  # numbers that float64 has exactly
+
+
+@dataclass(frozen=True)
 class PieceReader:
     """Reads pieces by what is known of the columns, and divides them into training and validation rows."""
 
     schema: Schema
     bounds: Sequence[Bound]  # of each outcome
+    without: Pick | None = None  # rows that are left aside
 
     def units(self, X: Given, y: Given, weight: Given | None, groups: Given | None, first: int) -> Units:
         """Units (m,) of the rows that have a weight; the piece begins with row `first`."""
@@ -76,13 +112,23 @@ class PieceReader:
 
     def _table(self, X: Given, y: Given, weight: Given | None, groups: Given | None, first: int) -> Table | None:
         """The rows of a piece, counted from the first of all; None if none has a weight."""
+        if self.without is not None:
+            outside = ~self.without.mask(X, y, first)
+            weight = outside * (1.0 if weight is None else np.asarray(weight, np.float64))
         if not count_rows(X, y, weight)[1]:
             return None
-        try:
+        with naming_rows(first, len(X)):
             table = read_table(self.schema, X, y, weight, groups, is_piece=True)
-        except ValueError as error:
-            raise ValueError(f"In rows {first} to {first + len(X) - 1}, counted from {first}: {error}") from None
         return replace(table, number=table.number + first)
+
+
+@contextlib.contextmanager
+def naming_rows(first: int, n: int) -> Iterator[None]:
+    """Complaints name the n rows, of which `first` is the first."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"In rows {first} to {first + n - 1}, counted from {first}: {error}") from None
 
 
 def count_rows(X: Given, y: Given, weight: Given | None) -> tuple[int, int]:
@@ -109,3 +155,25 @@ def take_rows(X: Given, y: Given, weight: Given | None, groups: Given | None, fi
 def _take(part: Given, rows: Ints) -> Given:
     """Some rows of a frame or an array."""
     return part.iloc[rows] if hasattr(part, "iloc") else np.asarray(part)[rows]
+
+
+def joined(pieces: Sequence[Piece]) -> Piece:
+    """The rows of all pieces as one."""
+    X, y, weight, groups = (_concatenated(parts) for parts in zip(*pieces, strict=True))
+    return X, y, weight, groups
+
+
+def _concatenated(parts: Sequence[Any]) -> Any:
+    """Frames, series or arrays one after the other, None if there are none; levels of categories are those of all."""
+    if parts[0] is None:
+        return None
+    if not hasattr(parts[0], "iloc"):
+        return np.concatenate(parts)
+    import pandas
+
+    whole = pandas.concat(parts, ignore_index=True)
+    for name in getattr(whole, "columns", ()):
+        columns = [part[name] for part in parts]
+        if whole[name].dtype == object and all(isinstance(c.dtype, pandas.CategoricalDtype) for c in columns):
+            whole[name] = pandas.api.types.union_categoricals(columns, ignore_order=True)
+    return whole

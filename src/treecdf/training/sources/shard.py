@@ -224,7 +224,10 @@ class Block:
     def locate(self, standardize: Standardizer, base: Base, shard_rows: int) -> LocatedBlock:
         """Standardise x, bring y into the box and cut the rows inside into shards; return counts and sums."""
         z = standardize(self.x)
-        v, log_det = base.to_box(self.y[:, None, :], base.parameters(z))
+        v, log_det = np.empty((len(z), 1, base.n_outcomes)), np.empty((len(z), 1))
+        for first in range(0, len(z), shard_rows):  # the parameters of a base may be many
+            own = slice(first, first + shard_rows)
+            v[own], log_det[own] = base.to_box(self.y[own, None, :], base.parameters(z[own]))
         inside, u = base.inside(v)[:, 0], np.clip(v[:, 0], 1e-300, 1.0)
         total, log_density = float(self.weight.sum()), float(self.weight @ log_det[:, 0])
         self.x, self.y, self.weight = (

@@ -1,0 +1,1 @@
+"""The default model with each of its parts taken out in turn."""

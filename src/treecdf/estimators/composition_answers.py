@@ -1,0 +1,321 @@
+"""What a fitted model of compositions answers: draws, densities, probabilities of zeros, functionals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.utils.validation import check_is_fitted
+from threadpoolctl import threadpool_limits
+
+from treecdf._common.random import as_generator
+from treecdf._common.typing import Array, Ints
+from treecdf._common.validation import check_setting, is_int
+from treecdf.data.columns import Covariates
+from treecdf.data.compositions import check_samples, read_compositions
+from treecdf.data.table import read_covariates, read_one_for_each, read_table
+from treecdf.data.units import units_of_groups
+from treecdf.estimators.state import schema_of
+from treecdf.flows.composition.drawing import At, draw_ratios
+from treecdf.flows.composition.functionals import READY, Functional, bray_curtis, summaries
+from treecdf.flows.composition.presence import Effects, Presence
+from treecdf.flows.composition.ratios import Link, Ratios
+from treecdf.flows.composition.reads import Depths, as_reads, check_depths, floors, thinned
+from treecdf.flows.composition.subjects import Subjects
+
+_ZERO_DRAWS = 200  # Drawn presences that probabilities of zeros are means over, by default.
+_MOST_AT_ONCE = 2_000_000  # Numbers in drawn compositions that functionals are taken of at a time.
+
+
+class CompositionAnswers:
+    """Answers of a fitted `CompositionalFlow`."""
+
+    counts: bool
+    normalize: bool
+    covariates_: Covariates
+    n_taxa_: int
+    taxa_: tuple[str, ...]
+    order_: Ints
+    effects_: Effects
+    presence_: Presence
+    links_: tuple[Link, ...]
+    depths_: Depths
+    subjects_: Subjects
+
+    def sample(
+        self,
+        X: ArrayLike,
+        n_samples: int = 1,
+        random_state: Any = None,
+        *,
+        depth: ArrayLike | None = None,
+        subject: ArrayLike | None = None,
+        time: ArrayLike | None = None,
+    ) -> Any:
+        """Draws of compositions, each of sum one, or of counts, each of the sum `depth`; absent taxa are 0.
+
+        Parameters
+        ----------
+        X : array or frame of shape (n, q)
+            Covariates.
+        n_samples : int, default 1
+            Draws at each row.
+        random_state : int, Generator, RandomState or None, default None
+            Seed of the draws.
+        depth : int or array of shape (n,), default None
+            Of a model of counts: reads of each sample. None: drawn from the depths of the training samples. Below the
+            smallest of these, samples of that one are thinned; beyond the largest, presences are those at the largest.
+        subject : array of shape (n,), default None
+            Whose samples the rows are, of a model that was fitted with subjects. Samples of one subject are drawn
+            alike: the k-th draws of its rows are one history. They need not be subjects of the training rows. None:
+            every sample is of a subject of its own.
+        time : array of shape (n,), default None
+            When the samples were taken, if the model was fitted with times.
+
+        Returns
+        -------
+        array of shape (n, n_samples, taxa)
+            The draws. If X is a pandas frame and the taxa have names, a frame of n * n_samples rows, with the taxa as
+            columns and an index of the rows of X and the numbers of the draws.
+        """
+        check_is_fitted(self, "links_")
+        check_setting("n_samples", n_samples, is_int(n_samples) and n_samples >= 0, "an integer of at least 0")
+        rng = as_generator(random_state)
+        x = self.covariates_.filled(read_covariates(schema_of(self), X))
+        kin = self._read_subjects(subject, time, len(x))
+        at = self._at(x, n_samples, depth, rng)
+        with threadpool_limits(1, user_api="blas"):
+            effects = self.effects_(at.x)
+            drawn = np.zeros((len(at.x), self.n_taxa_))
+            shape = n_samples, len(self.order_)
+            if kin is None:
+                uniforms = rng.random((shape[1], len(at.x))), rng.random((shape[1], len(at.x)))
+            else:
+                uniforms = self.subjects_.uniforms(*kin, shape, rng)
+            ratios = draw_ratios(at, effects, self.presence_, self.links_, uniforms, exact=kin is not None)
+            drawn[:, self.order_] = ratios.abundances()
+        if at.depth is not None:
+            drawn = thinned(as_reads(drawn, self.depths_.learnt(at.depth)), at.depth, rng)
+        return self._named(X, drawn.reshape(len(x), n_samples, self.n_taxa_))
+
+    def log_prob(self, X: ArrayLike, Y: ArrayLike) -> Array:
+        """Log density of compositions, with respect to the measure named in the notes.
+
+        Parameters
+        ----------
+        X : array or frame of shape (n, q)
+            Covariates.
+        Y : array, frame, sparse matrix or BIOM table of shape (n, taxa)
+            Compositions; columns with names may be in any order. Of a model of counts: counts, whose sums are the
+            depths.
+
+        Returns
+        -------
+        array of shape (n,)
+            -inf where a taxon is present that no training row had. Of counts the log density of their shares given
+            the depth: that of models of shares may be compared with it. Minus (taxa present - 1) * log(depth) it is
+            nearly the log probability of the counts.
+        """
+        check_is_fitted(self, "links_")
+        given = read_compositions(Y, self.normalize, self.n_taxa_, getattr(self, "taxa_", None), self.counts)
+        check_samples(X, given.samples)
+        x = read_table(schema_of(self), X, given.y, None).x
+        unseen = np.setdiff1d(np.arange(self.n_taxa_), self.order_)
+        possible = ~given.y[:, unseen].any(axis=1)
+        total = np.full(len(x), -np.inf)
+        if possible.any():
+            at = self._at_depths(x[possible], given.total[possible] if self.counts else None)
+            with threadpool_limits(1, user_api="blas"):
+                total[possible] = self._log_prob(at, given.y[possible][:, self.order_])
+        return total
+
+    def _log_prob(self, at: At, y: Array) -> Array:
+        """Log densities (n,) of compositions y (n, K) of taxa in order."""
+        ratios, effects = Ratios.of(y), self.effects_(at.x)
+        log_prob = self.presence_.log_prob(effects, ratios.present)
+        for k, link in enumerate(self.links_):
+            rows = np.flatnonzero(ratios.follows[:, k])
+            if len(rows):
+                given = link.given(at.x[rows], effects[rows], ratios.features(k)[rows])
+                floor = None if at.floor is None else at.floor[rows]
+                log_prob[rows] += link.log_prob(ratios.log_ratio(k)[rows], given, floor)
+        # the Jacobian from log ratios to all but one of the abundances
+        return log_prob - ratios.log_y.sum(axis=1)
+
+    def score(self, X: ArrayLike, Y: ArrayLike) -> float:
+        """Mean log density, so that model selection maximises the likelihood."""
+        return float(self.log_prob(X, Y).mean())
+
+    def zero_prob(
+        self,
+        X: ArrayLike,
+        n_draws: int = _ZERO_DRAWS,
+        random_state: Any = 0,
+        *,
+        depth: ArrayLike | None = None,
+    ) -> Any:
+        """Probability that each taxon is absent; of counts, that it has no read at a depth.
+
+        Parameters
+        ----------
+        X : array or frame of shape (n, q)
+            Covariates.
+        n_draws : int, default 200
+            Drawn presences of the other taxa that the probabilities are means over.
+        random_state : int, Generator, RandomState or None, default 0
+            Seed of these draws.
+        depth : int or array of shape (n,), default None
+            Of a model of counts: reads of each sample, held at those of the training samples. None: drawn from them.
+            What is left at a large depth is absence; what is added at a small one is shallow sequencing.
+
+        Returns
+        -------
+        array of shape (n, taxa)
+            Probabilities; their standard errors are at most 0.5 / sqrt(n_draws). A frame if X is a pandas frame and
+            the taxa have names.
+        """
+        check_is_fitted(self, "links_")
+        check_setting("n_draws", n_draws, is_int(n_draws) and n_draws >= 1, "an integer of at least 1")
+        rng = as_generator(random_state)
+        x = self.covariates_.filled(read_covariates(schema_of(self), X))
+        zero = np.ones((len(x), self.n_taxa_))
+        chance = np.zeros((len(x), len(self.order_)))
+        with threadpool_limits(1, user_api="blas"):
+            for _ in range(n_draws):
+                effects = self.effects_(self._at(x, 1, depth, rng).x)
+                chance += self.presence_.draw(effects, rng.random((len(self.order_), len(x))))[1]
+        zero[:, self.order_] = 1 - chance / n_draws
+        return self._named(X, zero)
+
+    def functional(
+        self,
+        f: str | Functional,
+        X: ArrayLike,
+        *,
+        level: float = 0.9,
+        n_draws: int = 200,
+        reference: ArrayLike | None = None,
+        depth: ArrayLike | None = None,
+        random_state: Any = 0,
+    ) -> Any:
+        """Mean and interval of a number that is made of a sample, given covariates.
+
+        Parameters
+        ----------
+        f : {"shannon", "richness", "bray_curtis"} or function
+            Shannon diversity in nats, number of taxa present, Bray-Curtis distance to the reference, or a function of
+            draws (m, taxa), compositions or counts as `sample` gives them, that returns numbers (m,).
+        X : array or frame of shape (n, q)
+            Covariates.
+        level : float, default 0.9
+            Probability of the central interval.
+        n_draws : int, default 200
+            Draws at each row that mean and interval are taken of.
+        reference : array of shape (taxa,), or series with the names of the taxa, default None
+            The composition that "bray_curtis" measures distances to.
+        depth : int or array of shape (n,), default None
+            As in `sample`.
+        random_state : int, Generator, RandomState or None, default 0
+            Seed of the draws.
+
+        Returns
+        -------
+        array of shape (n, 3)
+            Mean, lower and upper end. If X is a pandas frame, a frame with columns of these names.
+        """
+        check_is_fitted(self, "links_")
+        check_setting("level", level, isinstance(level, float) and 0 < level < 1, "a number between 0 and 1")
+        check_setting("n_draws", n_draws, is_int(n_draws) and n_draws >= 1, "an integer of at least 1")
+        rng, function = as_generator(random_state), self._functional(f, reference)
+        x = self.covariates_.filled(read_covariates(schema_of(self), X))
+        at_once = max(1, _MOST_AT_ONCE // (n_draws * self.n_taxa_))
+        reads = None if depth is None else self._read_depth(depth, len(x))
+        parts = [np.empty((0, 3))]
+        for start in range(0, len(x), at_once):
+            rows = np.arange(start, min(start + at_once, len(x)))
+            own = X.iloc[rows] if hasattr(X, "iloc") else np.asarray(X)[rows]
+            drawn = self.sample(own, n_draws, rng, depth=None if reads is None else reads[rows])
+            values = np.asarray(function(np.asarray(drawn).reshape(-1, self.n_taxa_)), dtype=np.float64)
+            if values.shape != (len(rows) * n_draws,):
+                raise ValueError(f"Expected f to return numbers of shape ({len(rows) * n_draws},); got {values.shape}.")
+            parts.append(summaries(values.reshape(len(rows), n_draws), level))
+        result = np.concatenate(parts)
+        if not (hasattr(X, "index") and hasattr(X, "iloc")):
+            return result
+        import pandas as pd
+
+        return pd.DataFrame(result, index=X.index, columns=["mean", "lower", "upper"])
+
+    def _functional(self, f: str | Functional, reference: Any) -> Functional:
+        """The function that f names."""
+        named = [*READY, "bray_curtis"]
+        check_setting("f", f, callable(f) or f in named, f"a function or one of {', '.join(named)}")
+        if f != "bray_curtis":
+            check_setting("reference", reference, reference is None, "None: only bray_curtis has one")
+            return READY[f] if isinstance(f, str) else f
+        if reference is None:
+            raise ValueError("bray_curtis needs a reference: the composition that distances are measured to.")
+        table = reference.to_frame().T if hasattr(reference, "to_frame") else np.asarray(reference)[None]
+        point = read_compositions(table, True, self.n_taxa_, getattr(self, "taxa_", None)).y[0]
+        return lambda drawn: bray_curtis(drawn, point)
+
+    def _at(self, x: Array, n_samples: int, depth: ArrayLike | None, rng: np.random.Generator) -> At:
+        """Rows to draw at; depths that are not given are drawn."""
+        n = len(x)
+        if not self.counts and depth is not None:
+            raise ValueError("depth is for a model of counts: CompositionalFlow(counts=True).")
+        repeated = np.repeat(x, n_samples, axis=0)
+        if not self.counts:
+            return At(repeated, None, None)
+        if depth is None:
+            reads = self.depths_.draw(n * n_samples, rng)
+        else:
+            reads = np.repeat(self._read_depth(depth, n), n_samples)
+        at = self._at_depths(repeated, self.depths_.learnt(reads))
+        return At(at.x, at.floor, reads)
+
+    def _at_depths(self, x: Array, depth: Array | None) -> At:
+        """Rows with depths (n,), if the model is one of counts."""
+        if depth is None:
+            return At(x, None, None)
+        return At(np.column_stack([x, self.depths_.covariate(depth)]), floors(np.log(depth)), depth)
+
+    def _read_depth(self, depth: ArrayLike, n: int) -> Array:
+        """Depths (n,)."""
+        reads = read_one_for_each(depth, "depth", n)
+        check_depths(reads)
+        return reads
+
+    def _read_subjects(self, subject: Any, time: Any, n: int) -> tuple[Ints, Array] | None:
+        """Numbers of subjects (n,) and times (n,); None without subjects."""
+        if subject is None:
+            if time is not None:
+                raise ValueError("time goes with subject: it says when samples of one subject were taken.")
+            return None
+        if not hasattr(self, "subjects_"):
+            raise ValueError("subject needs a model that knows how alike samples of one are: fit(X, Y, subject=...).")
+        return read_subjects(subject, time, n)
+
+    def _named(self, X: Any, values: Array) -> Any:
+        """Values (n, taxa) or (n, draws, taxa) as a pandas frame if X is one and the taxa have names."""
+        taxa = getattr(self, "taxa_", None)
+        if taxa is None or not hasattr(X, "index") or not hasattr(X, "iloc"):
+            return values
+        import pandas as pd
+
+        if values.ndim == 2:
+            return pd.DataFrame(values, index=X.index, columns=list(taxa))
+        rows = np.repeat(np.arange(len(values)), values.shape[1])
+        draws = np.tile(np.arange(values.shape[1]), len(values))
+        index = pd.MultiIndex.from_arrays([X.index.take(rows), draws], names=[X.index.name or "sample", "draw"])
+        return pd.DataFrame(values.reshape(-1, len(taxa)), index=index, columns=list(taxa))
+
+
+def read_subjects(subject: ArrayLike, time: ArrayLike | None, n: int) -> tuple[Ints, Array]:
+    """Numbers of subjects (n,), from 0 on, and times (n,), all 0 if there are none."""
+    number = np.unique(units_of_groups(subject, n), return_inverse=True)[1]
+    times = np.zeros(n) if time is None else read_one_for_each(time, "time", n)
+    if not np.isfinite(times).all():
+        raise ValueError(f"time of row {int(np.argmin(np.isfinite(times)))} is missing or infinite.")
+    return number.astype(np.int64), times

@@ -1,0 +1,41 @@
+"""Draws of compositions: presences and log ratios made of uniform numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from treecdf._common.typing import Array
+from treecdf.flows.composition.presence import Presence
+from treecdf.flows.composition.ratios import Link, Ratios
+
+
+@dataclass(frozen=True)
+class At:
+    """Where compositions are drawn."""
+
+    x: Array  # (n, q): covariates; with counts the last column is the log of the depth
+    floor: Array | None  # (n,): the smallest log ratio, of counts
+    depth: Array | None  # (n,): reads asked for, of counts
+
+
+def draw_ratios(
+    at: At, effects: Array, presence: Presence, links: Sequence[Link], uniforms: tuple[Array, Array], exact: bool
+) -> Ratios:
+    """Presences and ratios (n, K) made of uniforms (K, n) for each.
+
+    exact: similar uniforms give similar ratios. Otherwise it is faster and they are only of the same distribution.
+    """
+    ratios = Ratios.unknown(presence.draw(effects, uniforms[0])[0])
+    for k, link in enumerate(links):
+        rows = np.flatnonzero(ratios.follows[:, k])
+        given = link.given(at.x[rows], effects[rows], ratios.features(k)[rows])
+        u = uniforms[1][k, rows]
+        if exact or at.floor is not None:
+            own = link.quantile(u, given, None if at.floor is None else at.floor[rows])
+        else:
+            own = link.draw(u, given)
+        ratios.put(k, rows, own)
+    return ratios

@@ -1,0 +1,92 @@
+"""Counts of reads: how deeply a sample was sequenced, and compositions as whole numbers of reads of that depth.
+
+Shares of a sample of N reads are whole numbers over N, and the log ratio of a taxon that is present to the total of
+those before it is at least log(1/2 / N) when a count c stands for the values from c - 1/2 to c + 1/2.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from treecdf._common.typing import Array, Ints
+
+_LEVELS = np.linspace(0.0, 1.0, 101)
+_LARGEST_DEPTH = 2.0**53  # counts beyond are no exact numbers
+
+
+@dataclass(frozen=True)
+class Depths:
+    """How many reads the training samples had."""
+
+    quantiles: Array  # (101,), from the smallest depth to the largest
+
+    @staticmethod
+    def fit(depth: Array) -> Depths:
+        """Of training samples with depths (n,)."""
+        return Depths(np.asarray(np.quantile(depth, _LEVELS), dtype=np.float64))
+
+    def draw(self, n: int, rng: np.random.Generator) -> Array:
+        """Depths (n,) like those of the training samples."""
+        return np.round(np.interp(rng.random(n), _LEVELS, self.quantiles))
+
+    def covariate(self, depth: Array) -> Array:
+        """Logs of depths (n,), held at those of the training samples."""
+        return np.log(np.clip(depth, self.quantiles[0], self.quantiles[-1]))
+
+    def learnt(self, depth: Array) -> Array:
+        """The depths (n,) to draw at: below the smallest of training, that one, whose reads are then thinned."""
+        return np.maximum(depth, np.ceil(self.quantiles[0]))
+
+
+def floors(log_depth: Array) -> Array:
+    """The smallest log ratio (n,) that a taxon of at least one read can have to the total of those before it."""
+    return np.log(0.5) - log_depth
+
+
+def spread(counts: Array, rng: np.random.Generator) -> Array:
+    """Counts (n, taxa) as numbers without ties: above zero, drawn evenly from c - 1/2 to c + 1/2."""
+    u = rng.random(counts.shape)
+    return np.where(counts > 0, counts + 0.5 - u, 0.0)  # above c - 1/2, never it
+
+
+def as_reads(shares: Array, depth: Array) -> Array:
+    """Whole numbers of reads (n, taxa) nearest to shares of depths (n,): at least one where present, with that sum.
+
+    What rounding leaves over goes to the most abundant taxa. Of more taxa than reads the most abundant have one.
+    """
+    order = np.argsort(-shares, axis=1, kind="stable")
+    share = np.take_along_axis(shares, order, axis=1)
+    rank = np.arange(shares.shape[1])
+    possible = (share > 0) & (rank < depth[:, None])
+    reads = np.where(possible, np.maximum(np.round(share * depth[:, None]), 1.0), 0.0)
+    left = depth - reads.sum(axis=1)
+    reads[:, 0] += np.maximum(left, 0.0)
+    owed = np.maximum(-left, 0.0)
+    for k in range(shares.shape[1]):
+        taken = np.minimum(owed, np.maximum(reads[:, k] - 1, 0.0))
+        reads[:, k] -= taken
+        owed -= taken
+        if not owed.any():
+            break
+    counts = np.empty_like(reads)
+    np.put_along_axis(counts, order, reads, axis=1)
+    return counts
+
+
+def thinned(counts: Array, depth: Array, rng: np.random.Generator) -> Array:
+    """Reads (n, taxa) that are left when samples with more than `depth` (n,) reads are read less deeply."""
+    thin = counts.copy()
+    for row in np.flatnonzero(counts.sum(axis=1) > depth):
+        own: Ints = counts[row].astype(np.int64)
+        thin[row] = rng.multivariate_hypergeometric(own, int(depth[row]), method="marginals")
+    return thin
+
+
+def check_depths(depth: Array) -> None:
+    """Complain about depths that are no whole numbers of reads."""
+    good = (depth >= 1) & (depth <= _LARGEST_DEPTH) & (depth == np.round(depth))
+    if not good.all():
+        row = int(np.argmin(good))
+        raise ValueError(f"depth of row {row} is {depth[row]:g}: depths must be whole numbers of at least 1.")

@@ -1,0 +1,130 @@
+"""A fitted model as the base of a flow, so that trees grown on other rows go on where it ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from treecdf._common.typing import Array, Ints
+from treecdf.bases.protocol import WholeCube
+from treecdf.data.scaling import Standardizer
+from treecdf.flows.flow import Conditions, TreeFlow, by_blocks
+from treecdf.flows.mixture import Mixture
+
+_ROWS_AT_ONCE = 4096  # rows whose parameters are worked out together, which bounds memory
+
+
+@dataclass(frozen=True)
+class Learnt(WholeCube):
+    """A base of one outcome that is a fitted mixture of flows: its CDF brings outcomes into the unit interval.
+
+    Its parameters at a row are the covariates in their own unit and all that the mixture's bases make of them, so that
+    these are asked once for a row. The trees see the covariates alone.
+    """
+
+    mixture: Mixture
+    unit: Array  # (q,): powers of two; covariates come divided by them
+    widths: Ints  # (bases, 2): columns of what each base of the mixture gives its trees to see, and of its parameters
+    rotation: None = None
+
+    @staticmethod
+    def of(mixture: Mixture, q: int) -> tuple[Standardizer, Learnt]:
+        """The base, and how q covariates come to it.
+
+        They are divided by powers of two near their largest training value, which changes no digit: the learners of the
+        mixture see the very numbers that they know.
+        """
+        unit = np.exp2(np.ceil(np.log2(mixture.tree_flows()[0].standardize.unit)))
+        return Standardizer(unit, np.zeros(q), np.ones(q)), Learnt(mixture, unit, widths_of(mixture, q))
+
+    @property
+    def n_outcomes(self) -> int:
+        """1: mixtures of several outcomes have no CDF."""
+        return 1
+
+    def parameters(self, x: Array) -> Array:
+        """Covariates in their own unit, and what the bases of the mixture make of them, (n, P)."""
+        found: list[Array] = []
+
+        def task(rows: slice) -> None:
+            own = np.ascontiguousarray(x[rows] * self.unit)
+            known: Conditions = {}
+            for flow in flows_of_bases(self.mixture):
+                flow.condition(own, known)
+            found.append(np.hstack([own, *(part for pair in known.values() for part in pair)]))
+
+        by_blocks(task, len(x), _ROWS_AT_ONCE, 1)
+        return np.concatenate(found) if found else np.empty((0, len(self.unit) + int(self.widths.sum())))
+
+    def novelty(self, x: Array) -> Array | None:
+        """How far (n,) covariates x (n, q) are beyond the training rows of the mixture."""
+        return self.mixture.novelty(x * self.unit)
+
+    def seen(self, parameters: Array) -> Array:
+        """No covariates, as an array (n, 0)."""
+        return parameters[:, :0]
+
+    def to_box(self, y: Array, parameters: Array) -> tuple[Array, Array]:
+        """Values (n, m, 1) of the mixture's CDF at outcomes y (n, m, 1), and its log densities (n, m)."""
+        u, log_density = np.empty_like(y), np.empty(y.shape[:2])
+
+        def task(rows: slice) -> None:
+            given = parameters[rows]
+            u[rows], log_density[rows] = self.mixture._forward(y[rows], self._own(given), self._known(given))
+
+        by_blocks(task, len(y), _ROWS_AT_ONCE, 1)
+        return u, log_density
+
+    def from_box(self, v: Array, parameters: Array) -> Array:
+        """Quantiles (n, m, 1) of the mixture at levels v (n, m, 1)."""
+        y = np.empty_like(v)
+
+        def task(rows: slice) -> None:
+            given = parameters[rows]
+            y[rows] = self.mixture._inverse(v[rows], self._own(given), self._known(given))
+
+        by_blocks(task, len(v), _ROWS_AT_ONCE, 1)
+        return y
+
+    def knots(self, parameters: Array) -> Array:
+        """Outcomes (n, k) between which the mixture's CDF is smooth."""
+        return self.mixture.knots(self._own(parameters), self._known(parameters))
+
+    def _own(self, parameters: Array) -> Array:
+        """Covariates (n, q) in their own unit."""
+        return np.ascontiguousarray(parameters[:, : len(self.unit)])
+
+    def _known(self, parameters: Array) -> Conditions:
+        """What the bases of the mixture make of the covariates, by base, cut out of the parameters (n, P)."""
+        ends = np.cumsum([len(self.unit), *self.widths.ravel()])
+        parts = [np.ascontiguousarray(parameters[:, a:b]) for a, b in pairwise(ends)]
+        flows = flows_of_bases(self.mixture)
+        return {id(flow.base): (parts[2 * k], parts[2 * k + 1]) for k, flow in enumerate(flows)}
+
+
+def flows_of_bases(mixture: Mixture) -> list[TreeFlow]:
+    """The flows of a mixture, of those that share a base the first."""
+    return list({id(flow.base): flow for flow in reversed(mixture.tree_flows())}.values())[::-1]
+
+
+def widths_of(mixture: Mixture, q: int) -> Ints:
+    """Columns (bases, 2) of what the bases of a mixture give their trees to see, and of their parameters."""
+    x = np.zeros((1, q))
+    return np.array([[part.shape[1] for part in flow.condition(x, None)] for flow in flows_of_bases(mixture)])
+
+
+def flows_inside(mixture: Mixture) -> list[TreeFlow]:
+    """The flows of a mixture; those of a model that is a base stand for the flow on it."""
+    return [
+        inner
+        for flow in mixture.tree_flows()
+        for inner in (flow.base.mixture.tree_flows() if isinstance(flow.base, Learnt) else [flow])
+    ]
+
+
+def count_trees(mixture: Mixture) -> int:
+    """Trees of all flows of a mixture, those of a model that is a base included."""
+    flows = {id(flow): flow for flow in (*mixture.tree_flows(), *flows_inside(mixture))}
+    return sum(len(stage) for flow in flows.values() for stage in flow.stages)
