@@ -67,7 +67,7 @@ def test_a_logistic_regression_converges_and_warns_if_it_may_not(separation, mon
     rng = np.random.default_rng(0)
     features = rng.normal(size=(80, 3))
     label = separation * features[:, 0] + rng.normal(size=80) > 0
-    presence.logistic(features, label, np.ones(3))
+    presence.logistic(features, label, np.ones(3), np.ones(80))
     monkeypatch.setattr(presence, "_NEWTON_STEPS", 1)
     with pytest.warns(ConvergenceWarning, match="did not converge in 1 steps"):
-        presence.logistic(features, label, np.ones(3))
+        presence.logistic(features, label, np.ones(3), np.ones(80))

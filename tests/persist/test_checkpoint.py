@@ -126,7 +126,7 @@ def test_a_fit_that_is_killed_at_twenty_random_moments_ends_in_the_same_model():
 def test_a_killed_fit_goes_on_and_ends_in_the_same_model(name, path, kill_after):
     n_killed, model = 0, None
     while model is None:
-        kill_after(5)
+        kill_after(4)
         try:
             model = fit(name, checkpoint=path)
         except Killed:
