@@ -18,12 +18,13 @@ from benchmarks.honest.run import honest_runs, run_honest
 from benchmarks.kernels import CASES, run_kernels
 from benchmarks.literal import METHODS as LITERAL_METHODS
 from benchmarks.literal import literal_runs, score_run
-from benchmarks.machine import RESULTS
+from benchmarks.machine import RESULTS, ROOT
 from benchmarks.methods import METHODS
 from benchmarks.microbiome.methods import METHODS as MICROBIOME_METHODS
 from benchmarks.microbiome.run import run_study
 from benchmarks.paper_page import write_paper_page
 from benchmarks.quick import BASELINE, compare, run_quick, table
+from benchmarks.readme import write_readme
 from benchmarks.report import PAGES, write_reports
 from benchmarks.rows import Store, latest, run_all
 from benchmarks.scaling import scaling_runs, score_scaling
@@ -69,6 +70,7 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("--datasets", type=_list_of(known), metavar="a,b")
         command.add_argument("--jobs", type=int, default=1, metavar="N", help="processes, one thread each")
         command.add_argument("--retry", action="store_true", help="run failed runs again")
+        command.add_argument("--again", action="store_true", help="run ours again where the model has changed since")
         command.add_argument("--limit", type=float, metavar="SECONDS", help="of one run; what takes longer is stopped")
     command = commands.add_parser("quick", help="a few minutes against the committed baseline; fails if worse")
     command.set_defaults(command=_quick)
@@ -172,7 +174,7 @@ def _list_of(known):
 
 def _experiment(options) -> int:
     runs = EXPERIMENTS[options.name].runs(options.splits, options.methods, options.datasets)
-    run_experiment(options.name, runs, options.jobs, options.retry, options.limit)
+    run_experiment(options.name, runs, options.jobs, options.retry, options.limit, options.again)
     return _report(argparse.Namespace(names=[options.name]))
 
 
@@ -269,6 +271,7 @@ def _without(options) -> int:
 def _report(options) -> int:
     written = write_reports(options.names, RESULTS)
     write_paper_page(RESULTS.parent / "paper.md")
+    write_readme(ROOT / "README.md")
     print("\n".join(f"docs/results/{name}.md" for name in written) or "no rows yet")
     return 0
 

@@ -61,8 +61,9 @@ def commit() -> str:
     return out.stdout.strip()
 
 
-def provenance() -> dict[str, str]:
-    """Version and commit, as every row carries them."""
+def provenance() -> dict:
+    """Version, commit and generations of the models, as every row carries them."""
     import treecdf
+    from benchmarks.generations import GENERATIONS
 
-    return {"version": treecdf.__version__, "commit": commit()}
+    return {"version": treecdf.__version__, "commit": commit(), "generation": GENERATIONS}

@@ -9,11 +9,12 @@ from benchmarks.big_page import big_page
 from benchmarks.comparisons import Groups, Score, fit_seconds, label, markdown_table, side_by_side, win_tie_loss
 from benchmarks.complexity import complexity_page
 from benchmarks.flights import flights_page
+from benchmarks.generations import note_on_age
 from benchmarks.honest.page import honest_page
 from benchmarks.literal import literal_page
 from benchmarks.microbiome.page import microbiome_page
 from benchmarks.pictures import draw_dots, draw_pits, draw_times
-from benchmarks.rows import Run
+from benchmarks.rows import Run, Store, latest
 from benchmarks.scaling import scaling_page
 from benchmarks.shapes.page import shapes_page
 from benchmarks.simulations import SIMULATIONS
@@ -46,9 +47,18 @@ def write_reports(names: Iterable[str], directory: Path) -> list[str]:
         page = OTHER_PAGES.get(name)
         lines = page(directory) if page else experiment_page(name, directory)
         if lines:
+            lines[2:2] = _age(name)
             (directory / f"{name}.md").write_text("\n".join(lines) + "\n")
             written.append(name)
     return written
+
+
+def _age(name: str) -> list[str]:
+    """What a page says below its title of figures that are older than today's model."""
+    if name not in (*EXPERIMENTS, *OTHER_PAGES_OF_MODELS):
+        return []
+    rows = stored(name) if name in EXPERIMENTS else latest(Store(name).read())
+    return note_on_age(row for row in rows.values() if "error" not in row)
 
 
 def experiment_page(name: str, directory: Path) -> list[str]:
@@ -228,6 +238,7 @@ OTHER_PAGES = {
     "shapes": lambda directory: shapes_page(),  # `python -m benchmarks shapes --picture` draws its picture
     "without": lambda directory: without_page(),
 }
+OTHER_PAGES_OF_MODELS = ("honest", "flights", "shapes", "without")  # the rest are of kernels, or of compositions
 PAGES = (*EXPERIMENTS, *OTHER_PAGES)
 
 

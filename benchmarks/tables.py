@@ -8,6 +8,7 @@ from itertools import product
 from benchmarks import paper_tables
 from benchmarks.comparisons import Groups
 from benchmarks.datasets import DATASETS
+from benchmarks.generations import is_old
 from benchmarks.peers import PEERS, PEERS_OF_SEVERAL
 from benchmarks.rows import Run, Store, Work, latest, run_all
 from benchmarks.scoring import N_SIMULATED, score_regions, score_simulation, score_table
@@ -228,8 +229,20 @@ def groups_of(name: str) -> Groups:
 
 
 def run_experiment(
-    name: str, runs: Sequence[Run], jobs: int = 1, retry: bool = False, limit: float | None = None
+    name: str,
+    runs: Sequence[Run],
+    jobs: int = 1,
+    retry: bool = False,
+    limit: float | None = None,
+    again: bool = False,
 ) -> None:
-    """Make the runs that are not stored yet, each in at most `limit` seconds; `retry` makes failed ones again."""
-    done = {run for run, row in stored(name).items() if not (retry and "error" in row)}
+    """Make the runs that are not stored yet, each in at most `limit` seconds.
+
+    `retry` makes failed ones again, `again` those of a model of ours that has changed since.
+    """
+
+    def is_done(row: dict) -> bool:
+        return not (retry and "error" in row) and not (again and is_old(row))
+
+    done = {run for run, row in stored(name).items() if is_done(row)}
     run_all([run for run in runs if run not in done], EXPERIMENTS[name].work, Store(name), jobs, limit)

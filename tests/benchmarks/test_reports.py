@@ -1,5 +1,6 @@
 """Comparisons, pictures, the quick check, scaling and time limits of the benchmarks, on rows made up here."""
 
+import json
 import re
 import time
 from dataclasses import asdict
@@ -7,7 +8,19 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 
-from benchmarks import cli, complexity, paper_page, pictures, quick, report, rows, scaling, tables
+from benchmarks import (
+    cli,
+    complexity,
+    generations,
+    paper_page,
+    pictures,
+    quick,
+    readme,
+    report,
+    rows,
+    scaling,
+    tables,
+)
 from benchmarks.comparisons import Score, compared, figure_of, mean_ranks, side_by_side, verdict, win_tie_loss
 from benchmarks.machine import RESULTS
 from benchmarks.rows import Run, Store
@@ -348,3 +361,49 @@ def test_a_run_over_its_limit_is_a_row_and_the_next_goes_on():
     after = rows.attempt(lambda run: {"metrics": {}}, Run("boston", 1, "lr", 1), limit=0.2)
     time.sleep(0.3)
     assert "error" not in after
+
+
+def test_the_table_of_the_readme_is_made_of_the_committed_rows():
+    page = (RESULTS.parent.parent / "README.md").read_text()
+    assert readme.rebuilt(page) == page, "run `python -m benchmarks report`"
+
+
+def test_figures_of_the_readme_are_means_of_rows():
+    """The same means from the lines of the files, by nothing that the reports use."""
+    table = (RESULTS.parent.parent / "README.md").read_text().split(readme.BEGIN)[1]
+    found = {line.split(" | ")[0].strip("| "): line for line in table.splitlines() if line.startswith("| ")}
+    last = {}
+    for line in (rows.ROWS / "univariate.jsonl").read_text().splitlines():
+        one = json.loads(line)
+        if "error" not in one:
+            last[one["method"], one["dataset"], one["split"]] = one["metrics"]
+    for name in ("boston", "concrete", "energy", "power", "yacht", "protein", "kin8nm"):
+        for method, column in (("treecdf", 2), ("treecdf_fast", 3)):
+            values = [value["log_lik"] for key, value in last.items() if key[:2] == (method, name)]
+            shown = found[name].split(" | ")[column].strip("*†")
+            assert float(shown) == pytest.approx(sum(values) / len(values), rel=5.1e-3)
+
+
+def test_older_models_are_named_and_measured_again_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr(tables, "Store", lambda name: Store(name, tmp_path))
+    of_today = {"generation": generations.GENERATIONS}
+    made = [
+        row("yacht", 0, "treecdf", log_lik=0.0),
+        row("yacht", 1, "treecdf", log_lik=0.0) | of_today,
+        row("yacht", 0, "paper", log_lik=0.0) | {"generation": {"paper": generations.GENERATIONS["paper"]}},
+        row("yacht", 0, "ngboost", log_lik=0.0),
+    ]
+    for one in made:
+        tables.Store("univariate").append(one)
+    assert generations.note_on_age(made) == [
+        "**Older than today's model**, and to be measured again: `treecdf` (1 of 2 runs).",
+        "",
+    ]
+    assert generations.note_on_age(made[1:]) == []
+    asked = []
+    monkeypatch.setattr(tables, "run_all", lambda runs, *rest: asked.extend(runs))
+    runs = [Run.of(one) for one in made]
+    tables.run_experiment("univariate", runs)
+    assert not asked
+    tables.run_experiment("univariate", runs, again=True)
+    assert asked == runs[:1]

@@ -92,7 +92,7 @@ def test_commands_of_a_page_run_as_they_stand(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tables,) = [block for block in blocks((ROOT / "README.md").read_text()) if "houses.csv" in block]
     exec(tables, {"rng": np.random.default_rng(0), "TreeFlowRegressor": TreeFlowRegressor})
-    assert len(commands(page)) >= 5
+    assert len(commands(page)) >= 3
     for command in commands(page):
         extra = ["--effort", "fast", "--jobs", "1"] if command[0] == "fit" else []
         assert main([*command, *extra]) == 0, command
