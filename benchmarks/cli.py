@@ -22,6 +22,8 @@ from benchmarks.machine import RESULTS, ROOT
 from benchmarks.methods import METHODS
 from benchmarks.microbiome.methods import METHODS as MICROBIOME_METHODS
 from benchmarks.microbiome.run import run_study
+from benchmarks.more.run import more_runs, run_more
+from benchmarks.more.tables import TASKS
 from benchmarks.paper_page import write_paper_page
 from benchmarks.quick import BASELINE, compare, run_quick, table
 from benchmarks.readme import write_readme
@@ -148,6 +150,14 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--datasets", type=_list_of(WITHOUT_SETS), metavar="a,b")
     command.add_argument("--again", action="store_true", help="run stored runs again, after a change of the model")
     command.add_argument("--limit", type=float, metavar="SECONDS", help="of one run")
+    command = commands.add_parser("more", help="small tables of many kinds, as people have them")
+    command.set_defaults(command=_more)
+    command.add_argument("--splits", type=int, metavar="N", help="only the first N splits")
+    command.add_argument("--methods", type=_list_of(METHODS), metavar="a,b")
+    command.add_argument("--tables", type=_list_of(TASKS), metavar="a,b", help="large ones are run only if named")
+    command.add_argument("--jobs", type=int, default=1, metavar="N", help="processes, one thread each")
+    command.add_argument("--again", action="store_true", help="run ours again where the model has changed since")
+    command.add_argument("--limit", type=float, metavar="SECONDS", help="of one run")
     command = commands.add_parser("report", help="write docs/results/*.md from the stored rows")
     command.set_defaults(command=_report)
     command.add_argument("names", nargs="?", type=_list_of(PAGES), default=PAGES, metavar="a,b")
@@ -266,6 +276,12 @@ def _shapes(options) -> int:
 def _without(options) -> int:
     run_without(without_runs(options.splits, options.methods, options.datasets), options.again, options.limit)
     return _report(argparse.Namespace(names=["without"]))
+
+
+def _more(options) -> int:
+    runs = more_runs(options.splits, options.methods, options.tables)
+    run_more(runs, options.jobs, options.again, options.limit)
+    return _report(argparse.Namespace(names=["more"]))
 
 
 def _report(options) -> int:

@@ -6,7 +6,7 @@ A generation is a number that whoever changes what a model predicts raises by on
 from collections import Counter
 from collections.abc import Iterable
 
-from benchmarks.peers import PEERS, PEERS_OF_SHAPES
+from benchmarks.peers import PEERS, PEERS_OF_MORE, PEERS_OF_SHAPES
 
 # Of `TreeFlowRegressor.paper()` and of all other models of ours; rows from before there were numbers have none.
 GENERATIONS = {"paper": 1, "default": 1}
@@ -18,7 +18,7 @@ PAPER_METHODS = frozenset(
         *("eta01_equal", "eta01_stacked", "eta01_product"),
     }
 )
-NOT_OURS = frozenset((*PEERS, *PEERS_OF_SHAPES, "lightgbm", "lightgbm_quantiles"))
+NOT_OURS = frozenset((*PEERS, *PEERS_OF_SHAPES, *PEERS_OF_MORE, "lightgbm"))
 
 
 def is_old(row: dict) -> bool:

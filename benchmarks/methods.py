@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from benchmarks.peers import PEERS, PEERS_OF_SHAPES
+from benchmarks.peers import PEERS, PEERS_OF_MORE, PEERS_OF_SHAPES
 from benchmarks.peers.common import Peer
 from benchmarks.without.parts import PARTS, without
 
@@ -89,6 +89,7 @@ METHODS = {
     **{f"without_{part}": partial(_without, part) for part in PARTS},
     **PEERS,
     **PEERS_OF_SHAPES,
+    **PEERS_OF_MORE,
 }
 
 

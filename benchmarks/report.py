@@ -13,6 +13,7 @@ from benchmarks.generations import note_on_age
 from benchmarks.honest.page import honest_page
 from benchmarks.literal import literal_page
 from benchmarks.microbiome.page import microbiome_page
+from benchmarks.more.page import more_page
 from benchmarks.pictures import draw_dots, draw_pits, draw_times
 from benchmarks.rows import Run, Store, latest
 from benchmarks.scaling import scaling_page
@@ -237,8 +238,15 @@ OTHER_PAGES = {
     "flights": lambda directory: flights_page(),
     "shapes": lambda directory: shapes_page(),  # `python -m benchmarks shapes --picture` draws its picture
     "without": lambda directory: without_page(),
+    "more": lambda directory: more_page(),
 }
-OTHER_PAGES_OF_MODELS = ("honest", "flights", "shapes", "without")  # the rest are of kernels, or of compositions
+OTHER_PAGES_OF_MODELS = (
+    "honest",
+    "flights",
+    "shapes",
+    "without",
+    "more",
+)  # the rest are of kernels, or of compositions
 PAGES = (*EXPERIMENTS, *OTHER_PAGES)
 
 

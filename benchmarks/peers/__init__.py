@@ -8,7 +8,7 @@ from benchmarks.peers.boosting import PGBM, LightGBMLSS, NGBoost
 from benchmarks.peers.folded import FoldedMixture
 from benchmarks.peers.linear import LinearGaussian
 from benchmarks.peers.neural import Flow, MixtureDensity
-from benchmarks.peers.samplers import Engression, QuantileForest, Treeffuser
+from benchmarks.peers.samplers import Engression, LightGBMQuantiles, QuantileForest, Treeffuser
 
 PEERS = {
     "linear": LinearGaussian,
@@ -30,5 +30,7 @@ PEERS_OF_SHAPES = {
     "lightgbmlss_mixture": LightGBMLSSMixture,
     "lightgbmlss_spline": LightGBMLSSSpline,
 }
+# For `python -m benchmarks more` alone
+PEERS_OF_MORE = {"lightgbm_quantiles": LightGBMQuantiles}
 ONE_OUTCOME = ("lightgbmlss", "lightgbmlss_student", "pgbm", "quantile_forest")
 PEERS_OF_SEVERAL = tuple(name for name in PEERS if name not in ONE_OUTCOME)

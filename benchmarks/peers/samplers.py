@@ -59,6 +59,38 @@ class QuantileForest(Peer):
         return Empirical(self._quantiles(x), draws=False)
 
 
+class LightGBMQuantiles(Peer):
+    """LightGBM with its defaults but 500 trees, one model for each of 20 levels at equal steps, sorted at every row."""
+
+    library = "lightgbm"
+    has_density = False
+    one_outcome_only = True
+    n_levels = 20
+
+    def __init__(self, random_state: int = 0, d: int = 1):
+        super().__init__(random_state, d, n_estimators=500)
+
+    def _fit(self, x, y):
+        from lightgbm import LGBMRegressor
+
+        how = {"n_jobs": 1, "verbose": -1, "random_state": self.random_state, **self.settings}
+        levels = (np.arange(self.n_levels) + 0.5) / self.n_levels
+        self._models = [LGBMRegressor(objective="quantile", alpha=level, **how).fit(x, y) for level in levels]
+        self.n_trees_ = self.n_levels * self.settings["n_estimators"]
+
+    def _quantiles(self, x):
+        return np.sort(np.column_stack([model.predict(x) for model in self._models]), axis=1)
+
+    def sample(self, x, n_samples: int, random_state: int):
+        """Draws (n, m) of the quantiles."""
+        picks = np.random.default_rng(random_state).integers(self.n_levels, size=(len(x), n_samples))
+        return np.take_along_axis(self._quantiles(x), picks, axis=1)
+
+    def predict_distribution(self, x):
+        """Its quantiles at equal steps."""
+        return Empirical(self._quantiles(x), draws=False)
+
+
 class Engression(Peer):
     """engression with the settings of its own introduction."""
 
