@@ -106,8 +106,10 @@ def test_encodings_and_packed_files(small, tmp_path, answer, capsys):
     with gzip.open(tmp_path / "t.csv.gz", "wt") as file:
         file.write(text)
     answer(tmp_path / "t.csv.gz")
-    (tmp_path / "u.csv").write_bytes(text.encode("utf-16"))
-    answer(tmp_path / "u.csv", "--encoding", "utf-16")
+    for k, encoding in enumerate(("utf-16", "utf-8-sig", "utf-16-le")):
+        (tmp_path / f"{k}.csv").write_bytes(text.encode(encoding))
+        answer(tmp_path / f"{k}.csv", *(["--encoding", encoding] if k == 2 else []))  # marks of others say it
+    (tmp_path / "u.csv").write_bytes(text.replace("y", "ö").encode("latin-1"))
     assert ask(small, tmp_path / "u.csv", "predict") == 1
     assert "say what it is with --encoding" in capsys.readouterr().err
     assert ask(small, tmp_path / "u.csv", "predict", "--encoding", "utf-99") == 1

@@ -29,6 +29,8 @@ FORMS = {
     "periods": pd.DataFrame({"when": HOURS.to_period("h")}),
     "text": pd.DataFrame({"when": HOURS.strftime("%Y-%m-%d %H:%M:%S")}),
     "text with T and Z": pd.DataFrame({"when": HOURS.strftime("%Y/%m/%dT%H:%MZ")}),
+    "text with points": pd.DataFrame({"when": HOURS.strftime("%d.%m.%Y %H:%M")}),
+    "text with a month's name": pd.DataFrame({"when": HOURS.strftime("%d %b %Y %H:%M")}),
     "text with a zone": pd.DataFrame({"when": HOURS.tz_localize("UTC").tz_convert("Asia/Tokyo").map(str)}),
     "polars": pl.DataFrame({"when": HOURS.to_numpy().astype("M8[us]")}),
     "array": np.array(HOURS.to_pydatetime(), dtype=object)[:, None],
@@ -91,6 +93,13 @@ TEXTS = {
     "2026-02": "2026-02-01",
     "2026Q3": "2026-07-01",
     "05:30": "1970-01-01T05:30",
+    "2026-2-8": "2026-02-08",
+    "28.02.2026": "2026-02-28",
+    "8.2.2026 05:30": "2026-02-08T05:30",
+    "28 Feb 2026": "2026-02-28",
+    "28-FEB-2026": "2026-02-28",
+    "February 28, 2026 05:30:10": "2026-02-28T05:30:10",
+    "Feb. 8 2026": "2026-02-08",
 }
 
 
@@ -99,7 +108,22 @@ def test_texts(text):
     assert as_dates(np.array([text, None], dtype=object))[0] == np.datetime64(TEXTS[text], "us")
 
 
-@pytest.mark.parametrize("text", ["2026-02-30", "2026", "20260131", "31/01/2026", "25:00", "hill", "2026-13"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "2026-02-30",
+        "2026",
+        "20260131",
+        "31/01/2026",
+        "31.13.2026",
+        "01.02.26",
+        "1.2.3",
+        "28 Feb-2026",
+        "25:00",
+        "hill",
+        "2026-13",
+    ],
+)
 def test_what_is_no_date(text):
     assert as_dates(np.array([text], dtype=object)) is None
 
@@ -141,7 +165,16 @@ def test_outcomes_that_are_durations_are_in_seconds(unit):
     assert small().fit(x, both).predict(x).max() < 100
 
 
-@pytest.mark.parametrize("y", [pd.Series(HOURS), HOURS.to_numpy(), pd.DataFrame({"a": HOURS}), HOURS.to_pydatetime()])
+@pytest.mark.parametrize(
+    "y",
+    [
+        pd.Series(HOURS),
+        HOURS.to_numpy(),
+        pd.DataFrame({"a": HOURS}),
+        HOURS.to_pydatetime(),
+        pd.Series(HOURS).dt.strftime("%d.%m.%Y"),
+    ],
+)
 def test_outcomes_that_are_dates_are_refused(y):
     with pytest.raises(ValueError, match="y holds dates, and an outcome is a number: take the time until"):
         small().fit(np.arange(float(N))[:, None], y)

@@ -208,7 +208,7 @@ def test_infinite_bounds_are_no_bounds():
 BAD_PARAMETERS = {
     "effort": ["high", None, 1],
     "structure": ["trees", None, 1],
-    "base": ["normal", None, 1, ["box"]],
+    "base": ["gaussian", None, 1, ["box"]],
     "rotations": [-1, 2.5, True, False, "a", [], (), np.nan, np.eye(2), np.zeros((0, 2, 2))],
     "weights": ["stack", None, 3, ["equal"], True],
     "regions": [0, -1, 2.5, None, True, "kmeans", [], np.nan, DBSCAN(), KMeans],

@@ -2,6 +2,7 @@
 
 import re
 import tracemalloc
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -259,6 +260,30 @@ def test_seeds_of_every_kind_fit_save_and_load(seed, tmp_path):
 def test_what_is_no_seed_is_refused_with_its_name(seed):
     with pytest.raises((ValueError, TypeError), match="random_state"):
         model(random_state=seed).fit(X, Y)
+
+
+# Names where values are needed, and what is no table
+
+
+def test_a_column_is_not_named_where_its_values_are_needed():
+    frame = pd.DataFrame(X[:, :2], columns=["a", "b"])
+    for name in ("sample_weight", "groups", "exposure"):
+        with pytest.raises(ValueError, match=rf"Expected {name} to have a value for each row; got 'a': pass X\['a'\]"):
+            model().fit(frame, np.abs(Y), **{name: "a"})
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        ("houses.csv", r"X is the name of a file, and a table is needed: pass pandas.read_csv\('houses.csv'\)"),
+        (Path("houses.csv"), "X is the name of a file"),
+        (iter(X.tolist()), r"X is an iterator, and a table is needed: pass list\(X\)"),
+        (pl.DataFrame({"a": X[:, 0], "b": [{"u": 1.0}] * len(X)}), "must be a string or a real number; .* 'b' of X"),
+    ],
+)
+def test_what_is_no_table_is_refused_in_words(table, words):
+    with pytest.raises(TypeError, match=words):
+        model().fit(table, Y)
 
 
 # Hostile names

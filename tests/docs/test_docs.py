@@ -105,6 +105,21 @@ def test_the_first_command_installs_what_the_readme_shows():
     assert "treecdf warmup" in (ROOT / "docs/index.md").read_text()
 
 
+@pytest.mark.parametrize("page", ["command-line", "model-files", "serving", "deploying"])
+def test_pages_about_files_say_what_these_hold_of_the_training_rows(page):
+    text = (ROOT / f"docs/{page}.md").read_text()
+    assert "not anonymous" in text or "model-files.md" in text
+    assert "training rows" in text
+
+
+def test_tests_that_are_named_exist():
+    text = (ROOT / "docs/reliability.md").read_text()
+    named = set(re.findall(r"`(tests/[\w/]+\.py)`", text))
+    assert len(named) > 20
+    for path in named:
+        assert (ROOT / path).exists(), path
+
+
 def test_pages_link_to_files_that_exist():
     for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]:
         for target in re.findall(r"\]\((?!http)([^)#]+)", page.read_text()):

@@ -15,7 +15,6 @@ from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from treecdf import MLP, Constant, Logistic, Stage, TreeFlowRegressor
-from treecdf.bases.box import Support
 from treecdf.bases.student import Student
 
 
@@ -150,15 +149,15 @@ def test_paper_settings():
     assert settings.items() <= model.get_params().items()
 
 
-def test_paper_puts_one_outcome_on_a_narrow_box_and_several_on_a_student_t():
+def test_paper_puts_one_outcome_on_a_normal_distribution_and_several_on_a_student_t():
     model = TreeFlowRegressor.paper(max_trees=1, random_state=0)
     one = model.fit(X, Y).mixture_.members[0].base
-    span = Y.max() - Y.min()
-    assert isinstance(one, Support)
-    assert one.width[0] == pytest.approx(1.002 * span, rel=0.1)  # of the rows that are not set aside
-    assert one.width[0] < 1.0021 * span
+    assert isinstance(one, Student)
+    assert one.dof[0] == np.inf  # which makes it normal
+    assert one.location[0] == pytest.approx(Y.mean(), abs=0.1)  # of the rows that are not set aside
     several = model.fit(X, np.column_stack([Y, X[:, 0]])).mixture_.members[0].base
     assert isinstance(several, Student)
+    assert np.isfinite(several.dof).all()
 
 
 def test_paper_settings_can_be_overridden():

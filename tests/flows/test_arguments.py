@@ -56,8 +56,14 @@ def test_intervals_hold_a_share_between_zero_and_one(kinds, name, level):
 def test_levels_of_quantiles(kinds, name):
     d = kinds[name]
     for wrong in (-0.1, 1.1, np.nan, [0.5, 2.0]):
-        with pytest.raises(ValueError, match="Expected levels between 0 and 1"):
+        with pytest.raises(ValueError, match="Expected levels between 0 and 1; got"):
             d.icdf(wrong)
+    with pytest.raises(ValueError, match=r"Expected levels between 0 and 1; got 95: 95 % is 0.95\."):
+        d.icdf([0.5, 95])
+    with pytest.raises(ValueError, match="levels cannot be read as numbers: could not convert string to float: 'low'"):
+        d.icdf("low")
+    with pytest.raises(ValueError, match="y cannot be read as numbers"):
+        d.cdf("low")
     for wrong in (np.full((M + 1, 2), 0.5), np.full((M, 2, 2), 0.5)):
         with pytest.raises(ValueError, match=rf"Expected levels of shape \(m,\) or \({M}, m\)"):
             d.icdf(wrong)

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.stats import norm
+from sklearn.compose import TransformedTargetRegressor
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -151,6 +152,8 @@ def test_pipelines_and_searches_reach_all_of_it():
     assert plots.PITDisplay.from_estimator(pipe, X, Y).pit.shape == (N,)
     with pytest.raises(TypeError, match="Expected a model with predict_distribution, a pipeline"):
         predict_distribution(StandardScaler().fit(X), X)
+    with pytest.raises(TypeError, match="A TransformedTargetRegressor changes predictions, not distributions"):
+        predict_distribution(TransformedTargetRegressor(small()), X)
 
 
 def test_crps_compares_models_whose_log_densities_have_other_units():

@@ -36,6 +36,7 @@ _LARGEST_LOG_SCALE = 10.0  # scales are at most this, whatever the trees say
 _BROAD_SCALE = 2.0  # standard deviations of the outcome: scale of the component for rows that nobody foresaw
 _BROAD_SCALE_OF_LOGS = 1.0  # the same after logarithms, where twice as much would be orders of magnitude
 _SMALLEST_MASS = 1e-300  # of a cell, whose logarithm stays finite
+_LARGEST = 1e307  # outcomes beyond are held there where they are averaged
 _BROAD_STEPS = 100  # of expectation maximisation
 _WIDEST = 0.95  # quantile of the training rows' standard deviations that `widest` is
 # Standard deviation of each tail at scale 1, as the trees see it; t with 1 and 2 degrees of freedom have none.
@@ -268,6 +269,7 @@ class Conditional(WholeCube):
         for j, tail in enumerate(self._tails(parameters)):
             nodes, masses = nodes_of_tail(int(tail))
             y = transform.inverse(location[:, j, None] + np.exp(log_scale[:, j, None]) * nodes)
+            y = np.clip(y, -_LARGEST, _LARGEST)
             means[:, j] = y @ masses
             deviations[:, j] = root_mean_square(y - means[:, j, None], masses)
         return moments_of_mixture(np.exp(log_weight), means, deviations)

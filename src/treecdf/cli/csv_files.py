@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import csv
 import io
@@ -68,9 +69,16 @@ def _is_empty(text: pa.ChunkedArray) -> bool:
 
 @contextlib.contextmanager
 def _text(given: Input) -> Iterator[TextIO]:
-    """The text of a file; the bytes at its beginning that mark it as UTF-8 are no part of it."""
-    with given.open() as stream, io.TextIOWrapper(stream, given.encoding or "utf-8-sig", newline="") as text:
+    """The text of a file; the bytes at its beginning that mark it as UTF-8 or UTF-16 are no part of it."""
+    encoding = given.encoding or _marked_encoding(given)
+    with given.open() as stream, io.TextIOWrapper(stream, encoding, newline="") as text:
         yield text
+
+
+def _marked_encoding(given: Input) -> str:
+    """UTF-16 if the file begins with the mark of it, as Excel's "Unicode text" does; else UTF-8."""
+    with given.open() as stream:
+        return "utf-16" if stream.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "utf-8-sig"
 
 
 @contextlib.contextmanager

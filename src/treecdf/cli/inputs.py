@@ -62,7 +62,7 @@ class Input:
             suffixes = [suffix for suffix in suffixes[:-1] if FORMATS.get(suffix) == "csv"]
         if not suffixes or suffixes[-1] not in FORMATS:
             known = ".csv or .parquet, or .tsv, .txt, .csv.gz or .xlsx"
-            raise ValueError(f"the table's name should end in {known}; got {self.path.name}")
+            raise ValueError(f"the table's name should end in {known}; got {self.path}")
         if not self.path.is_file():
             raise ValueError(f"there is no file {self.path}")
         return FORMATS[suffixes[-1]]

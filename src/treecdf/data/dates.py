@@ -18,10 +18,20 @@ from treecdf._common.typing import Array
 
 _TIME = r"(?P<time>\d{2}:\d{2}(?::\d{2}(?:[.,]\d{1,9})?)?)"
 _ZONE = r" ?(?P<zone>Z|UTC|[+-]\d{2}(?::?\d{2})?)"
-# A day with or without a time, a month, a quarter, or a time of day.
-_POINT = re.compile(
-    rf"(?P<year>\d{{4}})(?P<mark>[-/])(?P<month>\d{{2}})(?P=mark)(?P<day>\d{{2}})(?:[T ]{_TIME}(?:{_ZONE})?)?"
-)
+_CLOCK = rf"(?:[T ]{_TIME}(?:{_ZONE})?)?"
+_NAME = r"(?P<name>jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?"
+# A day with or without a time, in one of four ways in which day and month cannot be mistaken for one another.
+_DAYS = [
+    re.compile(form + _CLOCK, re.IGNORECASE)
+    for form in (
+        r"(?P<year>\d{4})(?P<mark>[-/])(?P<month>\d{1,2})(?P=mark)(?P<day>\d{1,2})",  # 2026-01-31
+        r"(?P<day>\d{1,2})\.(?P<month>\d{1,2})\.(?P<year>\d{4})",  # 31.01.2026: with points the day is first
+        rf"(?P<day>\d{{1,2}})(?P<mark>[- ]){_NAME}(?P=mark)(?P<year>\d{{4}})",  # 31 Jan 2026
+        rf"{_NAME} (?P<day>\d{{1,2}}),? (?P<year>\d{{4}})",  # January 31, 2026
+    )
+]
+_NAMES = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
+# A month, a quarter, or a time of day.
 _MONTH = re.compile(r"(?P<year>\d{4})-(?P<month>\d{2})")
 _QUARTER = re.compile(r"(?P<year>\d{4})-?Q(?P<quarter>[1-4])")
 _TIME_OF_DAY = re.compile(_TIME)
@@ -69,8 +79,9 @@ def looks_like_dates(values: NDArray[Any]) -> bool:
 def parse_dates(values: NDArray[Any]) -> NDArray[np.datetime64] | None:
     """Points in time (n,) of texts (n,), None for missing ones; None if some text is no date.
 
-    Dates are written 2026-01-31 or 2026/01/31, with a time such as 12:30, 12:30:05 or 12:30:05.25 and a time zone such
-    as Z or +02:00 if need be; months 2026-01, quarters 2026Q1 and times of day 12:30 are read too.
+    Dates are written 2026-01-31, 2026/01/31, 31.01.2026, 31 Jan 2026 or January 31, 2026, with a time such as 12:30,
+    12:30:05 or 12:30:05.25 and a time zone such as Z or +02:00 if need be; months 2026-01, quarters 2026Q1 and times of
+    day 12:30 are read too.
     """
     texts = {value for value in values.tolist() if not _is_missing(value)}
     point = _parsed(texts)
@@ -104,8 +115,10 @@ def _parsed(texts: Iterable[Any]) -> dict[str, np.datetime64] | None:
 def _read(text: str) -> tuple[str, np.datetime64] | None:
     """Whether a text is a "date" or a "time" of day, and the point in time; None if it is neither."""
     is_time = False
-    if match := _POINT.fullmatch(text):
-        day, time, zone = f"{match['year']}-{match['month']}-{match['day']}", match["time"], match["zone"]
+    if match := next(filter(None, (form.fullmatch(text) for form in _DAYS)), None):
+        parts = match.groupdict()
+        month = int(parts["month"]) if "month" in parts else 1 + _NAMES.index(parts["name"].lower())
+        day, time, zone = f"{parts['year']}-{month:02}-{int(parts['day']):02}", parts["time"], parts["zone"]
     elif match := _MONTH.fullmatch(text):
         day, time, zone = f"{match['year']}-{match['month']}-01", None, None
     elif match := _QUARTER.fullmatch(text):
@@ -124,7 +137,7 @@ def _read(text: str) -> tuple[str, np.datetime64] | None:
 
 def _offset(zone: str | None) -> np.timedelta64:
     """How far the clocks of a time zone are ahead of UTC."""
-    if zone is None or zone in ("Z", "UTC"):
+    if zone is None or zone.upper() in ("Z", "UTC"):
         return np.timedelta64(0, "m")
     digits = zone[1:].replace(":", "").ljust(4, "0")
     minutes = 60 * int(digits[:2]) + int(digits[2:])

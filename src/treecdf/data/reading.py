@@ -7,8 +7,9 @@ finds out what the columns are called and what they hold, the second asks for co
 from __future__ import annotations
 
 import datetime
+import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from numbers import Real
@@ -99,6 +100,12 @@ def _opened(X: Any) -> Any:
             "rows, such as OneHotEncoder(sparse_output=False), or leave out the encoder, as text columns are read as "
             "they are; else use X.toarray()."
         )
+    if isinstance(X, str | os.PathLike):
+        raise TypeError(
+            f"X is the name of a file, and a table is needed: pass pandas.read_csv({str(X)!r}) or the like."
+        )
+    if isinstance(X, Iterator):
+        raise TypeError("X is an iterator, and a table is needed: pass list(X).")
     if isinstance(X, dict) or (isinstance(X, list | tuple) and len(X) and isinstance(X[0], dict)):
         raise TypeError("X is made of dicts, and a table is needed: pass pandas.DataFrame(X).")
     return X
@@ -258,6 +265,8 @@ def _order(column: Any) -> Order:
 
 def _read(values: NDArray[Any], where: str, kind: str | None) -> Column:
     """A column as numbers, dates or names, as `kind` says, or as its values say if that is None."""
+    if values.ndim > 1:  # such as the structs of polars
+        _name(values[0], where)
     if kind == "category":
         return _names(values, where)
     if kind != "number":

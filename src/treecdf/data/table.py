@@ -15,10 +15,17 @@ from sklearn.utils.validation import check_array
 from treecdf._common.protocols import Frame
 from treecdf._common.typing import Array, Bools, Bound, Column, Ints, Units
 from treecdf.data.columns import Covariates
-from treecdf.data.dates import as_seconds
+from treecdf.data.dates import as_seconds, looks_like_dates
 from treecdf.data.grids import Cells
 from treecdf.data.reading import Schema, learn_columns, read_columns
-from treecdf.data.units import check_groups, order_of_content, units_of_content, units_of_groups, units_of_ranks
+from treecdf.data.units import (
+    check_groups,
+    order_of_content,
+    refuse_name,
+    units_of_content,
+    units_of_groups,
+    units_of_ranks,
+)
 
 # Outcomes up to here have finite log densities, quantiles, means and standard deviations under every model; means were
 # NaN from about 1e306 on.
@@ -234,7 +241,8 @@ def _durations_as_seconds(y: Any) -> Any:
     if seconds is not None:
         return seconds.reshape(values.shape)
     objects = values.flat if values.dtype.kind == "O" else ()
-    if values.dtype.kind == "M" or any(isinstance(value, datetime.date) for value in objects):
+    are_dates = values.dtype.kind == "M" or any(isinstance(value, datetime.date) for value in objects)
+    if are_dates or (values.dtype.kind in "OU" and looks_like_dates(values.ravel())):
         raise ValueError(
             "y holds dates, and an outcome is a number: take the time until or since some date. Durations are read as "
             "seconds."
@@ -244,6 +252,7 @@ def _durations_as_seconds(y: Any) -> Any:
 
 def read_one_for_each(given: ArrayLike, name: str, n: int) -> Array:
     """A number for each of n rows, NaN where it is masked; a single number is that of all rows."""
+    refuse_name(given, name)
     try:
         values = np.ma.filled(np.ma.asarray(given, dtype=np.float64), np.nan)
     except (ValueError, TypeError, OverflowError) as error:

@@ -48,6 +48,7 @@ def _ranks(column: Column) -> Units:
 
 def units_of_groups(groups: ArrayLike, n: int) -> Units:
     """Units (n,) made of the groups that n rows belong to: numbers or names; every row needs one."""
+    refuse_name(groups, "groups")
     labels = np.asarray(groups)
     if labels.shape != (n,):
         raise ValueError(f"Expected groups of shape ({n},); got {labels.shape}.")
@@ -56,6 +57,14 @@ def units_of_groups(groups: ArrayLike, n: int) -> Units:
     if len(missing):
         raise ValueError(f"The group of row {missing[0]} is missing: every row needs one.")
     return _mixed(_numbers_of(names))
+
+
+def refuse_name(given: object, name: str) -> None:
+    """Complain about the name of a column where its values are needed."""
+    if isinstance(given, str):
+        raise ValueError(
+            f"Expected {name} to have a value for each row; got {given!r}: pass X[{given!r}] if it is one."
+        )
 
 
 def check_groups(units: Units) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from sklearn.compose import TransformedTargetRegressor
 from sklearn.pipeline import Pipeline
 
 from treecdf.flows.distribution import ConditionalDistribution
@@ -42,6 +43,11 @@ def predict_distribution(model: Any, X: Any) -> ConditionalDistribution:
         return predict_distribution(model.best_estimator_, X)
     if isinstance(model, Pipeline):
         return predict_distribution(model.steps[-1][1], model[:-1].transform(X) if len(model) > 1 else X)
+    if isinstance(model, TransformedTargetRegressor):
+        raise TypeError(
+            "A TransformedTargetRegressor changes predictions, not distributions: fit the model without it, which "
+            "chooses a scale for y by itself, and takes bounds=(0, None) for positive outcomes."
+        )
     raise TypeError(
         f"Expected a model with predict_distribution, a pipeline that ends in one, or a fitted search; got "
         f"{type(model).__name__}."

@@ -21,7 +21,7 @@ def read_points(y: ArrayLike, n: int, d: int, is_grid: bool = False) -> tuple[Ar
     One outcome for all rows is a number, or d numbers; m outcomes for all rows have the shape (m,) or (m, d) if
     `is_grid`, and (1, m) or (1, m, d) in any case.
     """
-    values = np.asarray(y, dtype=np.float64)
+    values = _as_numbers(y, "y")
     if np.isnan(values).any():
         raise ValueError("y contains NaN.")
     point = () if d == 1 else (d,)  # the shape of one outcome
@@ -37,6 +37,14 @@ def read_points(y: ArrayLike, n: int, d: int, is_grid: bool = False) -> tuple[Ar
         m = values.shape[n_axes - 1]
         return np.tile(values.reshape(1, m, d), (n, 1, 1)), (n, m)
     raise ValueError(f"Expected y {_expected_shapes(n, point, is_grid)}; got {values.shape}.")
+
+
+def _as_numbers(given: ArrayLike, name: str) -> Array:
+    """What the user gave as float64."""
+    try:
+        return np.asarray(given, dtype=np.float64)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{name} cannot be read as numbers: {error}") from None
 
 
 def _expected_shapes(n: int, point: tuple[int, ...], is_grid: bool) -> str:
@@ -60,9 +68,12 @@ def read_truth(y: ArrayLike, n: int) -> Array:
 
 def read_levels(p: ArrayLike, n: int) -> tuple[Array, bool]:
     """Levels (n, m) of quantiles, and whether a single one was given."""
-    levels = np.asarray(p, dtype=np.float64)
-    if not ((levels >= 0) & (levels <= 1)).all():
-        raise ValueError("Expected levels between 0 and 1.")
+    levels = _as_numbers(p, "levels")
+    wrong = ~((levels >= 0) & (levels <= 1))
+    if wrong.any():
+        first = levels[wrong].flat[0]
+        hint = f": {first:g} % is {first / 100:g}" if 1 < first <= 100 else ""
+        raise ValueError(f"Expected levels between 0 and 1; got {first:g}{hint}.")
     if levels.ndim > 2 or (levels.ndim == 2 and len(levels) != n):
         raise ValueError(f"Expected levels of shape (m,) or ({n}, m); got {levels.shape}.")
     shape = (n, levels.shape[-1] if levels.ndim else 1)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from treecdf._common.typing import Array, Ints
 from treecdf.bases.atoms import Atoms
 from treecdf.data.recording import AnyGrid, Grid
-from treecdf.flows.arguments import Rows, read_rows
+from treecdf.flows.arguments import Rows, read_points, read_rows
 from treecdf.flows.cells import FEW_DIGITS, cell_moments, cell_quadrature
 from treecdf.flows.continuous import FlowDistribution
 from treecdf.flows.distribution import ConditionalDistribution
@@ -105,6 +106,13 @@ class RecordedDistribution(ConditionalDistribution):
     def atom_probs(self) -> Array:
         """Probabilities (n, K) of the atoms."""
         return self._shares[:, 1:]
+
+    def cdf_below(self, y: ArrayLike) -> Array:
+        """P(Y < y | x) of one outcome at y (n,), (n,): less than the CDF by the probability of y itself."""
+        points = read_points(y, len(self), 1)[0]
+        lower = points if self._grid is None else self._grid.edge_below(points)
+        below = (self._shares[:, None, 1:] * (self._atoms < points)).sum(axis=-1)
+        return np.asarray(np.minimum(self._shares[:, :1] * self._latent._pit(lower)[..., 0] + below, 1.0)[:, 0])
 
     def values_between(self, low: float, high: float, most: int) -> Array | None:
         """Values (K,) of one outcome on a grid from low to high; None if they are more than `most`, or not all."""

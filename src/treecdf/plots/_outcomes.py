@@ -11,7 +11,9 @@ from treecdf._common.typing import Array
 from treecdf.data.table import outcome_names as names_of_outcomes
 from treecdf.data.table import read_outcomes
 from treecdf.flows.distribution import ConditionalDistribution
+from treecdf.flows.recorded import RecordedDistribution
 
+_MOST_VALUES = 60  # of a grid, up to which each is shown
 # A fitted model that predicts distributions, or a pipeline or search with one inside.
 Model: TypeAlias = Any
 # Of several outcomes the one to show: its name or its number.
@@ -38,6 +40,14 @@ def one_outcome(distribution: ConditionalDistribution, outcome: Outcome) -> Cond
     """Distributions of one outcome: exact ones, or draws if the model has several."""
     j = choose(outcome, distribution)
     return distribution if distribution.n_outcomes == 1 else distribution.marginal(j)
+
+
+def values_of(one: ConditionalDistribution, tail: float) -> Array | None:
+    """The values (m,) that one outcome is recorded in, but for a share `tail` on each side; None if many, or none."""
+    if not isinstance(one, RecordedDistribution):
+        return None
+    ends = one.icdf([tail, 1 - tail])
+    return one.values_between(float(ends.min()), float(ends.max()), _MOST_VALUES)
 
 
 def truth(y: ArrayLike, outcome: Outcome, distribution: ConditionalDistribution) -> Array:

@@ -8,13 +8,17 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit
 
 from treecdf._common.typing import Array, Ints
 from treecdf.data.dates import as_dates
 from treecdf.flows.distribution import ConditionalDistribution
+from treecdf.flows.recorded import RecordedDistribution
 
 _MOST_LEVELS = 20  # names with a place of their own
-_N_MIXED = 99  # quantiles of each of the names that share a place
+_N_MIXED = 99  # quantiles of each of the names that share a place, up to levels of this logit
+_FAR_LEVEL = 9.0
+_N_POINTS = 800  # at which the CDF of their mixture is taken
 Dates: TypeAlias = NDArray[np.datetime64]
 
 # A frame of pandas or of polars; neither need be installed.
@@ -52,12 +56,8 @@ class Grid:
             return found
         last = len(self.shown) - 1
         together = self.place == last
-        draws = distribution[together].icdf((np.arange(_N_MIXED) + 0.5) / _N_MIXED)
-        weight = np.repeat(self.weight[together], _N_MIXED)
-        order = np.argsort(draws, axis=None)
-        reached = np.cumsum(weight[order]) / weight.sum()
-        mixed = draws.ravel()[order][np.minimum(np.searchsorted(reached, levels), len(reached) - 1)]
-        return np.vstack([found[~together], mixed])
+        share = self.weight[together] / self.weight[together].sum()
+        return np.vstack([found[~together], _mixed_quantiles(distribution[together], share, levels)])
 
     def mean(self, values: Array) -> Array:
         """Means (places, m) of numbers (k, m), weighted by the rows of those that share a place."""
@@ -66,6 +66,17 @@ class Grid:
         total = np.bincount(self.place, self.weight)
         sums = [np.bincount(self.place, self.weight * column) for column in values.T]
         return np.column_stack(sums) / total[:, None]
+
+
+def _mixed_quantiles(distribution: ConditionalDistribution, share: Array, levels: Array) -> Array:
+    """Quantiles (m,) of the mixture of distributions with shares (k,): its exact CDF is inverted on a grid."""
+    points = distribution.icdf(expit(np.linspace(-_FAR_LEVEL, _FAR_LEVEL, _N_MIXED)))
+    if isinstance(distribution, RecordedDistribution):
+        points = np.unique(points)
+        reached = share @ distribution.cdf(points, grid=True)
+        return np.asarray(points[np.minimum(np.searchsorted(reached, levels - 1e-12), len(points) - 1)])
+    points = np.unique(np.quantile(points, np.linspace(0, 1, _N_POINTS)))
+    return np.interp(levels, share @ distribution.cdf(points, grid=True), points)
 
 
 class Covariates:

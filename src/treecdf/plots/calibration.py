@@ -11,6 +11,7 @@ from scipy.stats import binom, kstest
 
 from treecdf._common.typing import Array
 from treecdf.estimators.pipelines import predict_distribution
+from treecdf.flows.recorded import RecordedDistribution
 from treecdf.plots._outcomes import Model, Outcome, one_outcome, truth
 from treecdf.plots._style import BLUE, GREY, INK, axes, paler
 
@@ -29,7 +30,8 @@ class PITDisplay:
     Attributes
     ----------
     pit : (n,) array
-        CDF of each row at its true outcome.
+        CDF of each row at its true outcome. Of a value that has a probability, such as a count or an atom, it is a
+        number drawn between P(Y < y) and P(Y <= y), the randomised PIT.
     edges, height : (bins + 1,) and (bins,) arrays
         Histogram; a perfect model's bars are 1 high on average.
     band : (low, high)
@@ -89,6 +91,9 @@ class PITDisplay:
 class CalibrationDisplay:
     """Share of the true outcomes inside central intervals, against what the intervals promise.
 
+    Of counts, grades and atoms, intervals between whole values would hold more than they promise; a value at an end is
+    inside as often as its randomised PIT is (see `PITDisplay`), so that a perfect model is on the diagonal.
+
     Attributes
     ----------
     levels, coverage : (m,) arrays
@@ -146,7 +151,16 @@ class CalibrationDisplay:
 
 
 def _pit(model: Model, X: ArrayLike, y: ArrayLike, outcome: Outcome) -> Array:
-    """CDF (n,) of each row at its true outcome."""
+    """CDF (n,) of each row at its true outcome.
+
+    A value that has a probability is a step of the CDF, and a place in the step is drawn at random: else the PIT of a
+    perfect model would not be uniform.
+    """
     distribution = predict_distribution(model, X)
     values = truth(y, outcome, distribution)
-    return np.asarray(one_outcome(distribution, outcome).cdf(values))
+    one = one_outcome(distribution, outcome)
+    pit = np.asarray(one.cdf(values))
+    if isinstance(one, RecordedDistribution):
+        below = one.cdf_below(values)
+        pit = below + (pit - below) * np.random.default_rng(0).random(len(pit))
+    return pit

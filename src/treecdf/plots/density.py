@@ -15,7 +15,7 @@ from treecdf.estimators.pipelines import predict_distribution
 from treecdf.flows.distribution import ConditionalDistribution
 from treecdf.flows.recorded import RecordedDistribution
 from treecdf.flows.regions_of_density import Intervals
-from treecdf.plots._outcomes import Model, Outcome, choose, one_outcome, outcome_names
+from treecdf.plots._outcomes import Model, Outcome, choose, one_outcome, outcome_names, values_of
 from treecdf.plots._style import DENSITY_MAP, GREY, INK, axes, colours
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ _FAINT = 0.01  # of the highest density; what is fainter at the edge of a pictur
 _IN_WINDOW = 0.08  # probability in the window over which the density of a curve is averaged, at most
 _WIDEST_WINDOW = 0.03  # half the width of this window at most, as a share of the central 90 % interval
 _MOST_ROWS = 8
-_MOST_BARS = 60  # values of a grid up to which each has a bar
+_ROOM_FOR_A_LABEL = 0.09  # of the highest density, above it, for each line of the legend
 _WIDTH_OF_BARS = 0.8  # of all rows' bars at a value, as a share of the distance to the next one
 _REGIONS = (0.5, 0.9)  # probabilities of the regions of highest density that get a contour
 
@@ -143,10 +143,16 @@ class ConditionalDensityDisplay:
                 self.ax_.plot(self.points[k], height, "o", color=colour, markeredgecolor="white", markersize=8)
         seen = (self.density >= _FAINT * self.density.max(axis=1, keepdims=True)).any(axis=0)
         self.ax_.set(xlabel=self.names[0], ylabel="density", title=f"p({self.names[0]} | x)")
-        self.ax_.set(xlim=_widen(*_ends(y, seen, self.points)), ylim=(0, 1.05 * self.density.max()))
+        self.ax_.set(xlim=_widen(*_ends(y, seen, self.points)))
+        self._add_legend()
+
+    def _add_legend(self) -> None:
+        """A legend above all that is drawn: it is too wide for a place beside."""
         if self.points is not None:
             self.ax_.plot([], [], "o", color=GREY, markersize=8, label="true outcome")
-        self.ax_.legend(frameon=False, loc="best")
+        n_lines = len(self.labels) + (self.points is not None)
+        self.ax_.set(ylim=(0, (1.05 + _ROOM_FOR_A_LABEL * n_lines) * self.density.max()))
+        self.ax_.legend(frameon=False, loc="upper left", fontsize="small", borderaxespad=0)
 
     def _plot_bars(self, ax: Axes | None) -> None:
         self.figure_, self.ax_ = axes(ax)
@@ -159,10 +165,7 @@ class ConditionalDensityDisplay:
                 height = self.density[k][np.abs(y - self.points[k]).argmin()]
                 self.ax_.plot(self.points[k] + left, height, "o", color=colour, markeredgecolor="white", markersize=8)
         self.ax_.set(xlabel=self.names[0], ylabel="probability", title=f"p({self.names[0]} | x)")
-        self.ax_.set(ylim=(0, 1.05 * self.density.max()))
-        if self.points is not None:
-            self.ax_.plot([], [], "o", color=GREY, markersize=8, label="true outcome")
-        self.ax_.legend(frameon=False, loc="best")
+        self._add_legend()
 
     def _plot_map(self, ax: Axes | None) -> None:
         self.figure_, self.ax_ = axes(ax, (5.6, 4.4))
@@ -204,10 +207,7 @@ def _labels(labels: Sequence[str] | None, n: int) -> list[str]:
 
 def _bars(distribution: ConditionalDistribution) -> tuple[tuple[Array, ...], Array] | None:
     """Values (m,) of an outcome on a grid and their probabilities (rows, m); None if it has none, or too many."""
-    if not isinstance(distribution, RecordedDistribution):
-        return None
-    ends = distribution.icdf([_TAIL, 1 - _TAIL])
-    y = distribution.values_between(float(ends.min()), float(ends.max()), _MOST_BARS)
+    y = values_of(distribution, _TAIL)
     if y is None:
         return None
     below = distribution.cdf(y - 1e-3 * (np.diff(y).min() if len(y) > 1 else 1.0), grid=True)

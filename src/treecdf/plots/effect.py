@@ -14,7 +14,7 @@ from treecdf._common.typing import Array
 from treecdf._common.validation import check_setting
 from treecdf.estimators.pipelines import predict_distribution
 from treecdf.flows.distribution import ConditionalDistribution
-from treecdf.plots._outcomes import Model, Outcome, choose, outcome_names
+from treecdf.plots._outcomes import Model, Outcome, choose, outcome_names, values_of
 from treecdf.plots._style import BLUE, DENSITY_MAP, axes, lay_out
 from treecdf.plots._tables import Covariates, Dates
 
@@ -43,6 +43,8 @@ class CovariateEffectDisplay:
         Mean CDF at the edges.
     density : (m, k) array
         Mean density in the cells.
+    points : None, or (k,) array
+        Values that the outcome is recorded in, one in each cell, if they are few.
 
     Examples
     --------
@@ -55,9 +57,14 @@ class CovariateEffectDisplay:
     """
 
     def __init__(
-        self, values: Array | Dates | list[str], y_edges: Array, cdf: Array, names: tuple[str, str] = ("x", "y")
+        self,
+        values: Array | Dates | list[str],
+        y_edges: Array,
+        cdf: Array,
+        names: tuple[str, str] = ("x", "y"),
+        points: Array | None = None,
     ) -> None:
-        self.values, self.y_edges, self.cdf, self.names = values, y_edges, cdf, names
+        self.values, self.y_edges, self.cdf, self.names, self.points = values, y_edges, cdf, names, points
         self.density: Array = np.diff(cdf, axis=1) / np.diff(y_edges)
 
     @classmethod
@@ -93,13 +100,21 @@ class CovariateEffectDisplay:
         k = choose(outcome, distribution)
         mean_cdf = _mean_cdf if distribution.n_outcomes == 1 else _mean_cdf_of_draws
         names = covariates.names[j], outcome_names(model, None, distribution.n_outcomes)[k]
-        edges, cdf = mean_cdf(distribution, m, n_cells, k)
-        return cls(grid.shown, edges, grid.mean(cdf), names).plot(ax, kind=kind, levels=levels)
+        points = values_of(distribution, _TAIL) if distribution.n_outcomes == 1 else None
+        if points is None:
+            edges, cdf = mean_cdf(distribution, m, n_cells, k)
+        else:
+            edges, cdf = _mean_cdf_of_values(distribution, m, points)
+        return cls(grid.shown, edges, grid.mean(cdf), names, points).plot(ax, kind=kind, levels=levels)
 
     def quantiles(self, levels: Sequence[float] = _LEVELS) -> Array:
-        """Quantiles (levels, m) of the mean distributions, between the edges by linear interpolation."""
+        """Quantiles (levels, m) of the mean distributions, between the edges by linear interpolation, or values."""
         for level in levels:
             check_setting("levels", level, 0.01 <= level <= 0.99, "between 0.01 and 0.99")
+        if self.points is not None:
+            last = len(self.points) - 1
+            found = [self.points[np.minimum(np.searchsorted(row[1:], levels), last)] for row in self.cdf]
+            return np.column_stack(found)
         return np.column_stack([np.interp(levels, row, self.y_edges) for row in self.cdf])
 
     def plot(self, ax: Axes | None = None, *, kind: str = "density", levels: Sequence[float] = _LEVELS) -> Self:
@@ -123,7 +138,8 @@ class CovariateEffectDisplay:
         edges = np.concatenate([[first], middle, [last]])
         ends = self.quantiles([0.01, 0.99])
         cells = self.ax_.pcolormesh(edges, self.y_edges, self.density.T, cmap=DENSITY_MAP, vmin=0, rasterized=True)
-        self.ax_.set_ylim(ends.min(), ends.max())
+        if self.points is None:
+            self.ax_.set_ylim(ends.min(), ends.max())
         self.figure_.colorbar(cells, ax=self.ax_, label="density").outline.set_visible(False)
 
     def _draw_quantiles(self, place: Array, levels: Sequence[float]) -> None:
@@ -151,6 +167,15 @@ def _mean_cdf(distribution: ConditionalDistribution, m: int, n_cells: int, outco
     edges = np.linspace(ends.min(), ends.max(), n_cells + 1)
     cdf = distribution.cdf(np.tile(edges, (len(distribution), 1)))
     return edges, cdf.reshape(m, n, -1).mean(axis=1)
+
+
+def _mean_cdf_of_values(distribution: ConditionalDistribution, m: int, points: Array) -> tuple[Array, Array]:
+    """The same of an outcome that is recorded in few values (k,): a cell is around each."""
+    middle = (points[1:] + points[:-1]) / 2
+    first, last = (2 * points[0] - middle[0], 2 * points[-1] - middle[-1]) if len(middle) else points[0] + [-0.5, 0.5]
+    edges = np.concatenate([[first], middle, [last]])
+    cdf = distribution.cdf(edges, grid=True)
+    return edges, cdf.reshape(m, -1, len(edges)).mean(axis=1)
 
 
 def _mean_cdf_of_draws(

@@ -13,7 +13,7 @@ from treecdf._common.validation import check_setting
 from treecdf.data.table import read_outcomes
 from treecdf.estimators.pipelines import predict_distribution
 from treecdf.flows.regions_of_density import N_CELLS, Intervals, densest_cells, levels_of_cells
-from treecdf.plots._outcomes import Model, Outcome, choose, one_outcome, outcome_names
+from treecdf.plots._outcomes import Model, Outcome, choose, one_outcome, outcome_names, values_of
 from treecdf.plots._style import BLUE, INK, axes, lay_out, paler
 from treecdf.plots._tables import Covariates, Dates
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _LEVELS = (0.5, 0.8, 0.95)
+_TAIL = 0.001  # probability beyond each end of the values that are looked at
+_SIDES = np.array([[-1.0], [1.0]])  # of an interval
 
 
 class FanChartDisplay:
@@ -52,6 +54,7 @@ class FanChartDisplay:
     """
 
     regions: list[list[Intervals]] | None = None
+    half_step: float = 0.0  # of an outcome that is recorded in few values: bands reach to the ends of their cells
 
     def __init__(
         self,
@@ -108,6 +111,9 @@ class FanChartDisplay:
         names = covariates.names[j], outcome_names(model, y, distribution.n_outcomes)[k]
         held = "" if len(columns) == 1 else "others as given" if at else "others at their medians"
         display = cls(grid.shown, level, lower, quantiles[0], upper, names, held, points)
+        few = values_of(one, _TAIL)
+        if few is not None and len(few) > 1:
+            display.half_step = float(np.diff(few).min()) / 2
         if region == "hdr":
             display._show_regions(grid.quantiles(one, levels_of_cells(N_CELLS)))
         return display.plot(ax)
@@ -145,15 +151,17 @@ class FanChartDisplay:
 
     def _draw_bands(self, place: Array) -> None:
         for k in reversed(range(len(self.levels))):
-            self.ax_.fill_between(place, self.lower[k], self.upper[k], zorder=2, **self._band(k))
-        self.ax_.plot(place, self.median, color=BLUE, linewidth=2, label="median", zorder=3)
+            low, high = self.lower[k] - self.half_step, self.upper[k] + self.half_step
+            self.ax_.fill_between(place, low, high, zorder=2, step="mid" if self.half_step else None, **self._band(k))
+        drawn: dict[str, Any] = {"drawstyle": "steps-mid"} if self.half_step else {}
+        self.ax_.plot(place, self.median, color=BLUE, linewidth=2, label="median", zorder=3, **drawn)
         if place[-1] > place[0]:
             self.ax_.set_xlim(place[0], place[-1])
 
     def _draw_bars(self, place: Array) -> None:
         for k in reversed(range(len(self.levels))):
-            height = self.upper[k] - self.lower[k]
-            self.ax_.bar(place, height, 0.6, bottom=self.lower[k], zorder=2, **self._band(k))
+            low, high = self.lower[k] - self.half_step, self.upper[k] + self.half_step
+            self.ax_.bar(place, high - low, 0.6, bottom=low, zorder=2, **self._band(k))
         self.ax_.hlines(self.median, place - 0.3, place + 0.3, color=BLUE, linewidth=2, label="median", zorder=3)
         self.ax_.use_sticky_edges = False  # bars begin where they begin, not at the frame
         self.ax_.set_xlim(-0.6, len(place) - 0.4)
@@ -166,7 +174,7 @@ class FanChartDisplay:
         left, right = (place - 0.3, place + 0.3) if names else (edges[:-1], edges[1:])
         for k in reversed(range(len(self.levels))):
             row = np.repeat(np.arange(len(place)), [len(own) for own in regions[k]])
-            low, high = np.array([ends for own in regions[k] for ends in own]).T
+            low, high = np.array([ends for own in regions[k] for ends in own]).T + self.half_step * _SIDES
             style = self._band(k) | {"antialiased": False}  # else neighbours leave a pale line between them
             self.ax_.bar(left[row], high - low, (right - left)[row], low, align="edge", zorder=2, **style)
         self.ax_.use_sticky_edges = False

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from treecdf._common.typing import Array, Ints
 
 Floats = NDArray[np.float32]
 Layers = list[tuple[Floats, Floats]]  # matrix (folds, inputs, outputs) and bias (folds, 1, outputs) of each layer
-Activation = Callable[[Floats], tuple[Floats, Floats]]
+Activation = Callable[[Any], tuple[Any, Any]]  # of arrays in single precision while training, in double afterwards
 _FAR = 5.0  # standard deviations: covariates beyond are held
 _STEPS_A_TELLING = 20  # after so many steps the line of progress is told again
 _STEEP = np.float32(50)  # inputs of a unit beyond are held where its logistic function is taken: it is 0 or 1 there
@@ -205,15 +205,19 @@ class FittedNetworks:
         return int(self.layers[-1][0].shape[2])
 
     def outputs(self, x: Array, activation: Activation = tanh) -> Array:
-        """Outputs (folds, n, outputs) of every network."""
+        """Outputs (folds, n, outputs) of every network.
+
+        In double precision: products of matrices round differently with the number of rows, and what is said of a
+        row should not depend on the rows beside it.
+        """
         parts = []
         for i in range(0, len(x), _CHUNK_ROWS):
-            active = np.clip(x[i : i + _CHUNK_ROWS], -_FAR, _FAR).astype(np.float32)[None]
+            active = np.clip(x[i : i + _CHUNK_ROWS], -_FAR, _FAR)[None]
             for matrix, bias in self.layers[:-1]:
-                active = activation(active @ matrix + bias)[0]
+                active = activation(active @ matrix.astype(np.float64) + bias)[0]
             matrix, bias = self.layers[-1]
-            parts.append(active @ matrix + bias)
-        return np.concatenate(parts, axis=1).astype(np.float64)
+            parts.append(active @ matrix.astype(np.float64) + bias)
+        return np.concatenate(parts, axis=1)
 
     def only(self, f: int) -> FittedNetworks:
         """The network of one fold."""
