@@ -65,6 +65,15 @@ def test_moments_are_those_of_the_curve(mixture):
     np.testing.assert_allclose(mean, np.trapezoid(density * edges, edges, axis=1), atol=2e-3)
 
 
+def test_a_mixture_on_learnt_bases_answers_every_question(mixture):
+    outer = Mixture((flow_on(mixture), flow_on(mixture)), np.log(np.full((1, 2), 0.5)))
+    levels = np.tile([[0.05], [0.5], [0.95]], (3, 1, 1))
+    y = outer.inverse(levels, NEW_X[:3])
+    np.testing.assert_allclose(outer.forward_and_log_det(y, NEW_X[:3])[0], levels, rtol=1e-9)
+    mean, std = outer.moments(NEW_X[:3], {})
+    assert ((y[:, 0, 0] < mean) & (mean < y[:, 2, 0]) & (std > 0)).all()
+
+
 def test_rows_may_be_few_or_missing(mixture):
     base = flow_on(mixture).base
     assert base.parameters(np.empty((0, 3))).shape == (0, 3 + widths_of(mixture, 3).sum())

@@ -487,6 +487,7 @@ def test_linear_algebra_has_one_thread_while_flows_are_trained_and_all_of_them_l
 
 @pytest.mark.parametrize("n_jobs", [2, 3])
 def test_predictions_do_not_depend_on_the_threads(n_jobs, monkeypatch):
+    monkeypatch.setattr("treecdf.flows.continuous._ROWS_OF_LEARNERS", 30)
     for module in ("flow", "continuous"):
         monkeypatch.setattr(f"treecdf.flows.{module}.CHUNK_POINTS", 30)
     model = fit(**MIXTURES["stacked by k-means"])

@@ -8,7 +8,7 @@ import pytest
 from numpy.lib.stride_tricks import as_strided
 from threadpoolctl import threadpool_limits
 
-import treecdf.flows.flow
+import treecdf.flows.continuous
 import treecdf.training.sources.rows
 import treecdf.training.sources.shard
 from treecdf import MLP, BoostedTrees, Constant, Logistic, Stage, TreeFlowRegressor
@@ -30,7 +30,8 @@ STAGES = [
 def small_pieces(monkeypatch):
     """Eight shards of rows in training, many chunks of points in serving."""
     monkeypatch.setattr(treecdf.training.sources.rows, "SHARD_ROWS", 64)
-    monkeypatch.setattr(treecdf.flows.flow, "_CHUNK_POINTS", 100)
+    monkeypatch.setattr(treecdf.flows.continuous, "_ROWS_OF_LEARNERS", 40)
+    monkeypatch.setattr(treecdf.flows.continuous, "CHUNK_POINTS", 100)
 
 
 def fit(n_jobs, y=Y, **settings):

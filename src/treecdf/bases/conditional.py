@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
-from scipy.special import logsumexp
 
-from treecdf._common.numerics import FAR, moments_of_mixture, root_mean_square
+from treecdf._common.numerics import FAR, log_sum_exp, moments_of_mixture, root_mean_square
 from treecdf._common.random import child
 from treecdf._common.steps import PLAIN_STEPS, Steps
 from treecdf._common.telling import part
@@ -183,18 +183,23 @@ class Conditional(WholeCube):
 
     def _parameters(self, scores: Array) -> Array:
         """Parameters (n, 3 J + 3) from the components' scores (n, 3 J), the broad component last."""
-        log_scale, logits, location = np.split(scores, 3, axis=1)
+        log_scale, logits, location = thirds(scores)
         low, high = self.bound
         location = np.clip(location, low, high)
         log_scale = np.clip(log_scale, self.floor, _LARGEST_LOG_SCALE)
-        log_weight = logits - logsumexp(logits, axis=1, keepdims=True) + np.log1p(-np.exp(self.log_broad))
+        log_weight = logits - log_sum_exp(logits) + np.log1p(-np.exp(self.log_broad))
         middle, width = np.clip(0.0, low, high), np.log(_broad_scale(self.transform))
         broad = np.tile([middle, width, self.log_broad], (len(scores), 1))
         return np.hstack([location, broad[:, :1], log_scale, broad[:, 1:2], log_weight, broad[:, 2:]])
 
+    @property
+    def _is_unbounded(self) -> bool:
+        """Whether there is no bound at either end."""
+        return self.bound[0] == -np.inf and self.bound[1] == np.inf
+
     def _tails(self, parameters: Array) -> Ints:
         """The components' tails (J + 1,); the broad one is always a t, so that every outcome is possible."""
-        return np.append(np.full(parameters.shape[1] // 3 - 1, self.tail), T5)
+        return _tails(self.tail, parameters.shape[1] // 3)
 
     def seen(self, parameters: Array) -> Array:
         """What the trees see of the base (n, 2): its mean and log standard deviation."""
@@ -203,7 +208,7 @@ class Conditional(WholeCube):
 
     def _moments(self, parameters: Array) -> Array:
         """Mean and log standard deviation (n, 2) of the mixture on the transformed scale, bounds aside."""
-        location, log_scale, log_weight = np.split(parameters, 3, axis=1)
+        location, log_scale, log_weight = thirds(parameters)
         share = np.exp(log_weight)
         mean = (share * location).sum(axis=1)
         variance = (
@@ -226,11 +231,13 @@ class Conditional(WholeCube):
 
     def to_box_and_density(self, y: Array, parameters: Array) -> tuple[Array, Array]:
         """CDF values and densities (n, m) of outcomes y (n, m); what `to_box` gives, faster."""
-        g, log_slope = self.transform.forward(y)
+        g, slope = self.transform.forward_and_slope(y)
+        lower, upper, density = self._by(mixture_densities, g, parameters)
+        if self._is_unbounded:
+            v = np.where(lower <= upper, lower, 1 - upper)
+            return np.minimum(np.maximum(v, 0.0), 1.0), density * slope
         below, above = self._beyond(parameters)
         mass = 1 - below - above
-        lower, upper, density = self._by(mixture_densities, g, parameters)
-        slope = np.exp(log_slope) if self.transform.power != 1 or self.transform.unit > 0 else 1 / self.transform.scale
         inside = (g >= self.bound[0]) & (g <= self.bound[1])
         v = np.where(lower <= upper, (lower - below) / mass, 1 - (upper - above) / mass)
         return np.clip(v, 0.0, 1.0), np.where(inside, density * slope / mass, 0.0)
@@ -239,7 +246,7 @@ class Conditional(WholeCube):
         """Inverse of `to_box`; 0 and 1 go to the ends of the support."""
         below, above = self._beyond(parameters)
         u = np.clip(below + (1 - below - above) * v[..., 0], 0.0, 1.0)
-        location, log_scale, log_weight = map(np.ascontiguousarray, np.split(parameters, 3, axis=1))
+        location, log_scale, log_weight = map(np.ascontiguousarray, thirds(parameters))
         g = np.empty(u.shape)
         mixture_inverse(np.clip(u, 1e-300, 1 - 2.0**-53), location, log_scale, log_weight, self._tails(parameters), g)
         g = np.clip(np.where(u <= 0, -np.inf, np.where(u >= 1, np.inf, g)), *self.bound)
@@ -249,7 +256,7 @@ class Conditional(WholeCube):
 
     def knots(self, parameters: Array) -> Array:
         """Finite outcomes (n, k) around the locations of the components, in steps of their scales."""
-        location, log_scale, _ = np.split(parameters, 3, axis=1)
+        location, log_scale, _ = thirds(parameters)
         g = np.clip(location[..., None] + np.exp(log_scale)[..., None] * _KNOTS, *self.bound)
         return np.clip(self.transform.inverse(g.reshape(len(g), -1)), *np.clip(self.support, -FAR, FAR))
 
@@ -264,7 +271,7 @@ class Conditional(WholeCube):
         if transform.power == 1 and transform.unit == 0:
             mean, log_std = self._moments(parameters).T
             return transform.center + transform.scale * mean, transform.scale * np.exp(log_std)
-        location, log_scale, log_weight = np.split(parameters, 3, axis=1)
+        location, log_scale, log_weight = thirds(parameters)
         means, deviations = np.empty(location.shape), np.empty(location.shape)
         for j, tail in enumerate(self._tails(parameters)):
             nodes, masses = nodes_of_tail(int(tail))
@@ -280,7 +287,7 @@ class Conditional(WholeCube):
 
     def _by(self, kernel: Callable[..., None], g: Array, parameters: Array) -> tuple[Array, Array, Array]:
         """Three arrays (n, m) that a kernel of mixtures makes of transformed outcomes."""
-        location, log_scale, log_weight = map(np.ascontiguousarray, np.split(parameters, 3, axis=1))
+        location, log_scale, log_weight = map(np.ascontiguousarray, thirds(parameters))
         found = np.empty(g.shape), np.empty(g.shape), np.empty(g.shape)
         kernel(np.ascontiguousarray(g), location, log_scale, log_weight, self._tails(parameters), *found)
         return found
@@ -294,12 +301,28 @@ class Conditional(WholeCube):
 
     def _beyond(self, parameters: Array) -> tuple[Array | float, Array | float]:
         """Mass (n, 1) of the mixture below and above the bounds."""
+        if self._is_unbounded:
+            return 0.0, 0.0
         low, high = self.bound
         ends = np.tile([low, high], (len(parameters), 1))
-        if np.isinf(ends).all():
-            return 0.0, 0.0
         lower, upper, _ = self._forward(np.clip(ends, -FAR, FAR), parameters)
         return np.where(np.isinf(low), 0.0, lower[:, :1]), np.where(np.isinf(high), 0.0, upper[:, 1:])
+
+
+def thirds(parameters: Array) -> tuple[Array, Array, Array]:
+    """The three parts (n, J) of parameters or scores (n, 3 J)."""
+    n_components = parameters.shape[1] // 3
+    return (
+        parameters[:, :n_components],
+        parameters[:, n_components : 2 * n_components],
+        parameters[:, 2 * n_components :],
+    )
+
+
+@cache
+def _tails(tail: int, n_components: int) -> Ints:
+    """Tails (J,) of components of which the last is the broad one."""
+    return np.append(np.full(n_components - 1, tail), T5)
 
 
 def smallest_log_scale(step: float, is_cell: bool = False) -> float:

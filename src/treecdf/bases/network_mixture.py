@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
-from scipy.special import logsumexp
 
+from treecdf._common.numerics import log_sum_exp
 from treecdf._common.steps import Steps
 from treecdf._common.typing import Array, Ints
 from treecdf._kernels.tails import T5, T10
@@ -26,7 +26,7 @@ _LARGEST_SLOPE = 20.0  # of the loss of a row by an output
 _MEMORY = 0.98  # share of the running mean of the weights that a step keeps
 _JUDGED_ROWS = 4000  # rows that tell which covariates matter, at most
 _LEAST_RELEVANCE = 0.05  # before it is squared: any covariate may turn out to matter
-_JUDGES = BoostingSettings(4, 0.2, 40, min_rows=10, subsample=0.6, column_fraction=1.0, patience=5)
+_JUDGES = BoostingSettings(4, 0.2, 40, min_rows=10, subsample=0.6, column_fraction=1.0, patience=5, refits=False)
 _LOOK_FOLDS = 2  # folds that a look leaves out
 _LOOK_STEPS = 400  # steps of a look at most
 _LOOK_SHARE = 3  # and at most the steps of the training over this
@@ -155,7 +155,7 @@ class NetworkMixture:
     def __call__(self, x: Array) -> Array:
         """Scores (n, 3 F K) of the F networks at standardised covariates x (n, q)."""
         log_scale, logits, location = np.split(self.networks.outputs(x, silu), 3, axis=2)
-        logits = logits - logsumexp(logits, axis=2, keepdims=True)
+        logits = logits - log_sum_exp(logits, axis=2)
         parts = (log_scale + self.shift, logits, location)
         return np.hstack([part.transpose(1, 0, 2).reshape(len(x), -1) for part in parts])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -89,10 +90,15 @@ class Reach:
             by_column = (np.where(known, _beyond(asked, self.columns), 0.0) * self.relevance).max(axis=1)
             by_component = _beyond(asked @ self.components, self.scores).max(axis=1, initial=0.0)
             by_component[~known.all(axis=1)] = 0.0
-            squared = _squared_distances(self.relevance * asked, self.relevance * self.points, known)
+            squared = _squared_distances(self.relevance * asked, self._weighted, known)
             by_distance = np.maximum(np.sqrt(squared.min(axis=1)) - self.near, 0.0) / self.size
             excess[rows] = np.maximum(np.maximum(by_column, by_component), by_distance)
         return excess
+
+    @cached_property
+    def _weighted(self) -> Array:
+        """The remembered rows (m, q), each covariate times its relevance; made once."""
+        return np.asarray(self.relevance * self.points)
 
     def n_like(self, x: Array) -> Ints:
         """How many (n,) of the remembered rows are like rows x (n, q), in the covariates that matter."""
@@ -101,7 +107,7 @@ class Reach:
             rows = slice(i, i + _CHUNK_ROWS)
             known = ~np.isnan(x[rows])
             asked = self.relevance * np.where(known, x[rows], 0.0)
-            squared = _squared_distances(asked, self.relevance * self.points, known)
+            squared = _squared_distances(asked, self._weighted, known)
             found[rows] = (squared <= (_LIKE * self.size) ** 2).sum(axis=1)
         return found
 

@@ -80,6 +80,14 @@ class OutcomeTransform:
         log_slope = np.where(z >= 0, upper - 1, lower - 1) * np.log1p(size)
         return np.clip(grown, -FAR, FAR), log_slope - np.log(self.scale)
 
+    def forward_and_slope(self, y: Array) -> tuple[Array, Array | float]:
+        """Transformed outcomes and the derivative, a number if it is the same everywhere."""
+        if self.power != 1 or self.unit > 0:
+            g, log_slope = self.forward(y)
+            return g, np.exp(log_slope)
+        with np.errstate(over="ignore"):
+            return np.minimum(np.maximum((y - self.center) / self.scale, -FAR), FAR), 1 / self.scale
+
     def inverse(self, g: Array) -> Array:
         """Inverse of `forward`; infinite where g is beyond its range."""
         if self.unit > 0:

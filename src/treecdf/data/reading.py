@@ -238,6 +238,9 @@ def _as_array(X: ArrayLike | Frame) -> NDArray[Any]:
 
 
 def _as_numbers(X: Any) -> Array:
+    """X (n, q) as float64; scikit-learn says what is wrong with it, and is not asked where nothing can be."""
+    if type(X) is np.ndarray and X.dtype == np.float64 and X.ndim == 2 and X.size and not np.isinf(X).any():
+        return np.ascontiguousarray(X)
     numbers: Array = check_array(
         X, dtype=np.float64, order="C", ensure_all_finite="allow-nan", estimator=_OWNER, input_name="X"
     )

@@ -181,7 +181,8 @@ class MixtureAtRows:
 
     def ask_any(self, y: Array, rows: Ints) -> tuple[Array, Array]:
         """CDF and density at outcomes y (k, m) of some rows, in any order."""
-        return self.take(rows).cdf_and_density(y)
+        is_all = len(rows) == len(self.parts[0].rows)  # rows are never asked for twice
+        return (self if is_all else self.take(rows)).cdf_and_density(y)
 
     def knots(self) -> Array:
         """Outcomes (n, k) that ascend and outline the distribution at each row, the far tails included.

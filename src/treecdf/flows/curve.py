@@ -40,15 +40,19 @@ class Curve:
         """The curve at points (n, m), in any order, and at more: in passes where the CDF rises fast, and at kinks."""
         y = np.sort(points, axis=1)
         curve = Curve(y, *ask(y, slice(None)))
-        for choose in (*(Curve._steep,) * passes[0], *(Curve._kinked,) * passes[1]):
-            rows, more = choose(curve)
-            if rows.any():
+        for choose, n_passes in ((Curve._steep, passes[0]), (Curve._kinked, passes[1])):
+            for _ in range(n_passes):
+                rows, more = choose(curve)
+                if not rows.any():
+                    break
                 curve = curve._with_more(ask, rows, more)
         return curve
 
     def _steep(self) -> tuple[Bools, Array]:
         """Rows (n,) where the CDF has large steps, and points (k, m) for these rows, at even levels."""
-        rows = np.asarray((np.diff(self.cdf, axis=1) > _LARGEST_STEP).any(axis=1))
+        rows = np.asarray((self.cdf[:, 1:] - self.cdf[:, :-1] > _LARGEST_STEP).any(axis=1))
+        if not rows.any():
+            return rows, self.y[:0, :0]
         own = self.take(rows)
         levels = np.tile((np.arange(_N_MORE) + 0.5) / _N_MORE, (len(own.y), 1))
         near = own.brackets(np.clip(levels, own.cdf[:, :1], own.cdf[:, -1:]))[2]

@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 
 from treecdf._common.typing import Array, Ints
-from treecdf.bases.protocol import WholeCube
+from treecdf.bases.protocol import ByLogarithms, WholeCube
 from treecdf.data.scaling import Standardizer
 from treecdf.flows.flow import Conditions, TreeFlow, by_blocks
 from treecdf.flows.mixture import Mixture
@@ -17,7 +17,7 @@ _ROWS_AT_ONCE = 4096  # rows whose parameters are worked out together, which bou
 
 
 @dataclass(frozen=True)
-class Learnt(WholeCube):
+class Learnt(ByLogarithms, WholeCube):
     """A base of one outcome that is a fitted mixture of flows: its CDF brings outcomes into the unit interval.
 
     Its parameters at a row are the covariates in their own unit and all that the mixture's bases make of them, so that
@@ -58,6 +58,11 @@ class Learnt(WholeCube):
         by_blocks(task, len(x), _ROWS_AT_ONCE, 1)
         return np.concatenate(found) if found else np.empty((0, len(self.unit) + int(self.widths.sum())))
 
+    @property
+    def knows_rows(self) -> bool:
+        """Whether the mixture knows how far covariates are beyond its training rows."""
+        return self.mixture.knows_rows
+
     def novelty(self, x: Array) -> Array | None:
         """How far (n,) covariates x (n, q) are beyond the training rows of the mixture."""
         return self.mixture.novelty(x * self.unit)
@@ -90,7 +95,7 @@ class Learnt(WholeCube):
 
     def knots(self, parameters: Array) -> Array:
         """Outcomes (n, k) between which the mixture's CDF is smooth."""
-        return self.mixture.knots(self._own(parameters), self._known(parameters))
+        return self.mixture.at(self._own(parameters), self._known(parameters)).knots()
 
     def _own(self, parameters: Array) -> Array:
         """Covariates (n, q) in their own unit."""

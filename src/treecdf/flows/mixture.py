@@ -9,10 +9,11 @@ from functools import cached_property, partial
 from typing import Protocol
 
 import numpy as np
-from scipy.special import logsumexp
 from sklearn.exceptions import ConvergenceWarning
 
+from treecdf._common.numerics import log_sum_exp
 from treecdf._common.typing import Array, Bools, Ints
+from treecdf._kernels.roots import step_roots
 from treecdf.flows.bundle import Bundle, MixtureAtRows, Part, bundles_of
 from treecdf.flows.curve import FINE, STEEP, Curve
 from treecdf.flows.flow import Conditions, TreeFlow, by_chunks
@@ -22,8 +23,6 @@ from treecdf.flows.regions import Regions
 _N_STEPS = 200  # steps of root finding at most; Newton's method needs about ten
 _LOSS_OUTSIDE = 4.0  # nats that members without a reach lose at a distance of half the extent of the training rows
 _ROWS_OF_CURVES = 128  # looked at on a grid together: some 200 points and the lines of all leaves stay in the cache
-_ROUNDING = 1e-13  # relative error of a CDF at which root finding ends
-_NOISE = 5e-15  # what many trees round a CDF near 1 by
 
 
 # Outcomes (k, m) at k rows, and the numbers of these -> CDF and density (k, m)
@@ -108,7 +107,7 @@ class Mixture:
         if novelty is None:
             return log_weights.copy()
         log_weights = log_weights - _LOSS_OUTSIDE * np.outer(novelty, is_unaware)
-        return log_weights - logsumexp(log_weights, axis=1, keepdims=True)
+        return log_weights - log_sum_exp(log_weights)
 
     @property
     def knows_rows(self) -> bool:
@@ -229,7 +228,8 @@ class Mixture:
         if len(self.members) == 1:
             return self.members[0].inverse(u, x, known)
         if not all(isinstance(member, TreeFlow) for member in self.members):
-            return _solve(partial(self._ask, x), u[..., 0], *self._wide_brackets(u, x, known))[..., None]
+            wide = self._wide_brackets(u, x, known)
+            return _solve(partial(self._ask, x), np.ascontiguousarray(u[..., 0]), *wide)[..., None]
         self.learn_conditions(x, known)
         y = np.empty_like(u)
         for rows in _few_rows(len(x)):
@@ -240,7 +240,7 @@ class Mixture:
             if beyond.any():
                 wide = self._wide_brackets(levels[beyond], own[beyond], take(few, beyond))
                 low[beyond], high[beyond], start[beyond] = wide
-            y[rows] = _solve(at.ask_any, levels[..., 0], low, high, start)[..., None]
+            y[rows] = _solve(at.ask_any, np.ascontiguousarray(levels[..., 0]), low, high, start)[..., None]
         return y
 
     def learn_conditions(self, x: Array, known: Conditions) -> None:
@@ -326,40 +326,22 @@ def _solve(ask: Ask, u: Array, low: Array, high: Array, y: Array) -> Array:
     """Outcomes (n, m) with CDF u between low and high, by Newton's method from y inside the bracket.
 
     ask: of outcomes (k, m) at k rows, and the numbers of these, CDF and density (k, m).
-    Steps that leave the bracket or do not halve are replaced by its middle. Halving alone would need 53 steps for a
-    bracket as long as the outcome is large, and _N_STEPS for one 1e44 times as long; to need more is a warning.
+    Halving alone would need 53 steps for a bracket as long as the outcome is large, and _N_STEPS for one 1e44 times as
+    long; to need more is a warning.
     """
     y, low, high = np.clip(y, low, high), low.copy(), high.copy()
     rows = np.flatnonzero((low < high).any(axis=1))
-    with np.errstate(invalid="ignore"):
-        last = high - low
-    gap = np.zeros(0)
+    with np.errstate(invalid="ignore"):  # both ends may be infinite
+        last, gaps = high - low, np.zeros(y.shape)
     for _ in range(_N_STEPS):
         if not len(rows):
             break
-        here, wanted = y[rows], u[rows]
-        cdf, density = ask(here, rows)
-        gap = cdf - wanted
-        low[rows] = np.where(gap <= 0, here, low[rows])
-        high[rows] = np.where(gap > 0, here, high[rows])
-        a, b = low[rows], high[rows]
-        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            following = here - gap / density
-            # Newton's steps that do not halve may go on for ever.
-            is_good = (following > a) & (following < b) & (np.abs(following - here) <= last[rows] / 2)
-            # Below the rounding of the CDF, or of the outcome, steps are noise, and dozens of halvings would follow.
-            is_there = np.abs(gap) <= _ROUNDING * np.minimum(wanted, 1 - wanted) + _NOISE * wanted
-            is_there |= np.abs(gap) <= 2 * np.spacing(np.abs(here)) * density
-        following = np.where(is_good, following, np.where(is_there, here, a / 2 + b / 2))
-        y[rows] = following
-        with np.errstate(invalid="ignore"):  # levels 0 and 1 stay at their infinite ends
-            last[rows] = np.abs(following - here)
-        moving = ~is_there & (last[rows] > np.spacing(np.abs(following)))
-        gap, rows = np.abs(gap[moving]), rows[moving.any(axis=1)]
+        step_roots(u, *ask(y[rows], rows), rows, y, low, high, last, gaps)
+        rows = rows[gaps[rows].any(axis=1)]
     if len(rows):
         warnings.warn(
-            f"Root finding ended after {_N_STEPS} steps: {len(gap)} of {u.size} quantiles have levels that are off by "
-            f"up to {gap.max():.1g}.",
+            f"Root finding ended after {_N_STEPS} steps: {np.count_nonzero(gaps)} of {u.size} quantiles have levels "
+            f"that are off by up to {gaps.max():.1g}.",
             ConvergenceWarning,
             stacklevel=2,
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import combinations_with_replacement
 from math import comb
 
@@ -100,11 +101,17 @@ class FittedPolynomial:
         return self.offset + features @ self.coefficients
 
 
+@lru_cache(16)
+def _choices(q: int, k: int) -> Ints:
+    """All choices (p, k) of k of q columns, of which one may be chosen more than once."""
+    return np.array(list(combinations_with_replacement(range(q), k)), np.int64).reshape(-1, k)
+
+
 def _products(x: Array, degree: int) -> Array:
     """All products (n, p) of at most `degree` columns of x (n, q), the columns themselves first."""
     columns = [x]
     for k in range(2, degree + 1):
-        chosen = np.array(list(combinations_with_replacement(range(x.shape[1]), k)), np.int64).reshape(-1, k)
+        chosen = _choices(x.shape[1], k)
         product = x[:, chosen[:, 0]]
         for others in chosen.T[1:]:
             product *= x[:, others]
