@@ -58,6 +58,11 @@ class Learnt(WholeCube):
         by_blocks(task, len(x), _ROWS_AT_ONCE, 1)
         return np.concatenate(found) if found else np.empty((0, len(self.unit) + int(self.widths.sum())))
 
+    @property
+    def knows_rows(self) -> bool:
+        """Whether the mixture knows its training rows."""
+        return self.mixture.knows_rows
+
     def novelty(self, x: Array) -> Array | None:
         """How far (n,) covariates x (n, q) are beyond the training rows of the mixture."""
         return self.mixture.novelty(x * self.unit)
@@ -88,9 +93,17 @@ class Learnt(WholeCube):
         by_blocks(task, len(v), _ROWS_AT_ONCE, 1)
         return y
 
+    def to_box_and_density(self, y: Array, parameters: Array) -> tuple[Array, Array]:
+        """The mixture's CDF and density (n, m) at outcomes y (n, m)."""
+        return self.mixture.at(self._own(parameters), self._known(parameters)).cdf_and_density(y)
+
+    def moments(self, parameters: Array) -> tuple[Array, Array]:
+        """Mean and standard deviation (n,) of the mixture."""
+        return self.mixture.moments(self._own(parameters), self._known(parameters))
+
     def knots(self, parameters: Array) -> Array:
         """Outcomes (n, k) between which the mixture's CDF is smooth."""
-        return self.mixture.knots(self._own(parameters), self._known(parameters))
+        return self.mixture.at(self._own(parameters), self._known(parameters)).knots()
 
     def _own(self, parameters: Array) -> Array:
         """Covariates (n, q) in their own unit."""

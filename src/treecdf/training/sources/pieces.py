@@ -174,6 +174,7 @@ def _concatenated(parts: Sequence[Any]) -> Any:
     whole = pandas.concat(parts, ignore_index=True)
     for name in getattr(whole, "columns", ()):
         columns = [part[name] for part in parts]
-        if whole[name].dtype == object and all(isinstance(c.dtype, pandas.CategoricalDtype) for c in columns):
-            whole[name] = pandas.api.types.union_categoricals(columns, ignore_order=True)
+        if all(isinstance(c.dtype, pandas.CategoricalDtype) for c in columns) and not hasattr(whole[name], "cat"):
+            levels = dict.fromkeys(level for column in columns for level in column.cat.categories)
+            whole[name] = pandas.Categorical(whole[name], categories=list(levels))
     return whole
