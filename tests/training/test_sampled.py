@@ -173,14 +173,84 @@ def test_it_is_a_model_like_any_other(from_files, tmp_path):
     assert from_files.compact(few, TABLE["y"][:30], tolerance=0.5).n_trees_ <= from_files.n_trees_
 
 
-def test_two_outcomes_and_atoms_are_those_of_the_sample(path):
-    both = model(max_trees=2).fit_parquet(path, ["y", "z"], COVARIATES[:3])
-    assert both.predict_distribution(TABLE[COVARIATES[:3]][:5]).n_outcomes == 2
-    assert "trees on all rows are for one outcome" in both.summary()
+def test_tables_in_memory_are_no_exception(path, from_files):
+    """The same bits as from files, and of other kinds of tables the same model."""
+    given = {"sample_weight": TABLE["weight"], "groups": TABLE["person"]}
+    frame = model().fit(TABLE[COVARIATES], TABLE["y"], **given)
+    np.testing.assert_array_equal(log_prob(frame), log_prob(from_files))
+    assert frame.summary() == from_files.summary()
+    relative = model(weights_are="relative")
+    relative.fit(TABLE[COVARIATES], TABLE["y"], sample_weight=3.0 * TABLE["weight"], groups=list(TABLE["person"]))
+    mean = TABLE["weight"][TABLE["weight"] > 0].mean()
+    counts = model().fit(TABLE[COVARIATES], TABLE["y"], sample_weight=TABLE["weight"] / mean, groups=TABLE["person"])
+    np.testing.assert_allclose(log_prob(relative), log_prob(counts), atol=1e-9)
+    numbers = TABLE[COVARIATES[:3]].to_numpy()
+    array = model(max_trees=2).fit(numbers.tolist(), TABLE["y"].tolist())
+    files = model(max_trees=2).fit_parquet(path, "y", COVARIATES[:3])
+    np.testing.assert_array_equal(array.log_prob(numbers, TABLE["y"]), files.log_prob(TABLE[COVARIATES], TABLE["y"]))
+
+
+def test_frames_of_polars_in_memory():
+    polars = pytest.importorskip("polars")
+    frame = model(max_trees=2).fit(TABLE[COVARIATES], TABLE["y"])
+    other = polars.from_dict({name: TABLE[name].to_list() for name in [*COVARIATES, "y"]})
+    fitted = model(max_trees=2).fit(other[COVARIATES], other["y"])
+    np.testing.assert_array_equal(log_prob(fitted), log_prob(frame))
+
+
+def test_a_large_table_in_memory_is_checked(path):
+    with pytest.raises(ValueError, match="X has 3000 rows and y has 2999: they must have the same number"):
+        model().fit(TABLE[COVARIATES], TABLE["y"][1:])
+    with pytest.raises(ValueError, match="Expected groups of shape"):
+        model().fit(TABLE[COVARIATES], TABLE["y"], groups=[1, 2])
+    with pytest.raises(ValueError, match="y contains NaN in row 2000"):
+        model().fit(TABLE[COVARIATES], TABLE["y"].where(TABLE.index != 2000))
+
+
+def test_unconditional_bases_in_memory_have_all_rows():
+    fitted = model(base="box", max_trees=2).fit(TABLE[COVARIATES], TABLE["y"])
+    assert "random sample" not in fitted.summary()
+
+
+def test_every_outcome_of_a_chain_has_trees_of_all_rows(path, tmp_path):
+    outcomes, x = ["y", "z"], TABLE[COVARIATES[:3]]
+    fitted = model().fit_parquet(path, outcomes, COVARIATES[:3])
+    (chain,) = fitted.mixture_.members
+    assert all(isinstance(link.members[0].base, Learnt) for link in chain.links)
+    assert any(len(link.members[0].stages[0]) > 0 for link in chain.links)
+    in_memory = model().fit(x, TABLE[outcomes])
+    np.testing.assert_array_equal(fitted.log_prob(x, TABLE[outcomes]), in_memory.log_prob(x, TABLE[outcomes]))
+    pick = Pick(400 / N, treecdf.training.streaming._KEY_OF_SAMPLE)
+    chosen = pick.mask(x, TABLE[outcomes], 0)
+    sample = model().fit(x[chosen], TABLE[outcomes][chosen])
+    assert (
+        fitted.score(x[~chosen], TABLE[outcomes][~chosen]) > sample.score(x[~chosen], TABLE[outcomes][~chosen]) + 0.02
+    )
+    fitted.save(tmp_path / "model.tcdf")
+    loaded = load_model(tmp_path / "model.tcdf")
+    draws = [m.predict_distribution(x[:5]).sample(3, random_state=0) for m in (fitted, loaded)]
+    np.testing.assert_array_equal(*draws)
+    assert "trees were grown on all others" in loaded.summary()
+
+
+def test_what_is_no_atom_has_trees_of_all_rows(path):
     with_atoms = TABLE.assign(y=np.where(TABLE["a"] > 1, 0.0, TABLE["y"]))
-    fitted = model(max_trees=2, atoms=[0.0]).fit_parquet(write(path, with_atoms), "y", COVARIATES[:3])
+    fitted = model(atoms=[0.0]).fit_parquet(write(path, with_atoms), "y", COVARIATES[:3])
     assert fitted.atoms_ is not None
-    assert "learnt from a random sample" in fitted.summary()
+    (flow,) = fitted.mixture_.members
+    assert len(flow.stages[0]) > 0
+    chosen = Pick(400 / N, treecdf.training.streaming._KEY_OF_SAMPLE).mask(TABLE[COVARIATES[:3]], with_atoms["y"], 0)
+    others = with_atoms[~chosen]
+    sample = model(atoms=[0.0]).fit(with_atoms[COVARIATES[:3]][chosen], with_atoms["y"][chosen])
+    scores = [m.score(others[COVARIATES[:3]], others["y"]) for m in (fitted, sample)]
+    assert scores[0] > scores[1] + 0.01
+
+
+def test_outcomes_that_are_nothing_but_atoms_or_on_a_grid_are_those_of_the_sample():
+    x = TABLE[COVARIATES[:3]]
+    for settings in ({"atoms": "auto"}, {}):
+        fitted = model(max_trees=2, **settings).fit(x, np.round(TABLE["a"] > 0))
+        assert "no trees were grown on the others" in fitted.summary()
 
 
 def test_bounds_and_settings_of_conditional_bases(path, tmp_path):

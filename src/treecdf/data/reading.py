@@ -45,7 +45,7 @@ def learn_columns(
     X: ArrayLike | Frame, categorical_features: Any = None
 ) -> tuple[tuple[str, ...] | None, list[Column], list[Order]]:
     """Names of the columns (None for an array), the columns as their values say, and the orders of their levels."""
-    X = _opened(X)
+    X = opened(X)
     if is_frame(X):
         names = _names_of(X)
         _check_shape(X.shape)
@@ -55,7 +55,7 @@ def learn_columns(
             for j, (name, text) in enumerate(zip(X.columns, names, strict=True))
         ]
         return names, columns, [_order(X[name]) for name in X.columns]
-    values = _as_array(X)
+    values: Any = X
     if categorical_features is None and values.dtype.kind not in "OUSmM":
         columns = list(_as_numbers(values).T)
         return None, columns, [None] * len(columns)
@@ -67,7 +67,7 @@ def learn_columns(
 
 def read_columns(schema: Schema, X: ArrayLike | Frame) -> list[Column]:
     """The columns of new rows, each of the kind that training rows had; columns of frames are known by their names."""
-    X = _opened(X)
+    X = opened(X)
     kinds = schema.covariates.kinds
     if is_frame(X):
         X = _in_order(schema, X, _names_of(X))
@@ -76,7 +76,7 @@ def read_columns(schema: Schema, X: ArrayLike | Frame) -> list[Column]:
         return [
             _read(_values(X[name]), f"column {str(name)!r}", kind) for name, kind in zip(X.columns, kinds, strict=True)
         ]
-    values = _as_array(X)
+    values: Any = X
     if schema.names is not None and schema.names != _numbered(schema.n_columns):
         _warn(f"X does not have valid feature names, but {_OWNER} was fitted with feature names")
     if values.dtype.kind not in "OUSmM" and set(kinds) <= {"number"}:
@@ -88,8 +88,8 @@ def read_columns(schema: Schema, X: ArrayLike | Frame) -> list[Column]:
     return [_read(column, f"column {j}", kind) for j, (column, kind) in enumerate(zip(values.T, kinds, strict=True))]
 
 
-def _opened(X: Any) -> Any:
-    """X as a frame if it is a pyarrow Table or a LazyFrame of polars, else as it came; sparse matrices are refused."""
+def opened(X: Any) -> Any:
+    """X as a frame or an array: pyarrow Tables and LazyFrames of polars are read; sparse matrices are refused."""
     if hasattr(X, "column_names") and hasattr(X, "to_pandas"):
         return X.to_pandas()
     if hasattr(X, "collect") and hasattr(X, "collect_schema") and not hasattr(X, "shape"):
@@ -108,7 +108,7 @@ def _opened(X: Any) -> Any:
         raise TypeError("X is an iterator, and a table is needed: pass list(X).")
     if isinstance(X, dict) or (isinstance(X, list | tuple) and len(X) and isinstance(X[0], dict)):
         raise TypeError("X is made of dicts, and a table is needed: pass pandas.DataFrame(X).")
-    return X
+    return X if is_frame(X) else _as_array(X)
 
 
 def is_frame(X: object) -> TypeGuard[Frame]:

@@ -59,6 +59,12 @@ class Table:
         cells = None if self.cells is None else self.cells.take(rows)
         return Table(self.x[rows], self.y[rows], self.weight[rows], self.number[rows], self.unit[rows], cells)
 
+    def link(self, outcome: int, given: Sequence[int]) -> Table:
+        """The table of one outcome, with others among the covariates."""
+        x = np.ascontiguousarray(np.hstack([self.x, self.y[:, list(given)]])) if len(given) else self.x
+        cells = None if self.cells is None else self.cells.of(outcome)
+        return replace(self, x=x, y=self.y[:, [outcome]], cells=cells)
+
 
 def learn_table(
     X: ArrayLike | Frame,

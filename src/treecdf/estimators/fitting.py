@@ -17,7 +17,7 @@ from treecdf._common.steps import stop_by_interrupt
 from treecdf._common.typing import Bound
 from treecdf._kernels.compiling import announce_compilation, end_announcement
 from treecdf.data.exposure import as_rates, check_exposure, read_exposure
-from treecdf.data.reading import Schema
+from treecdf.data.reading import Schema, opened
 from treecdf.data.recording import notes
 from treecdf.data.table import (
     Table,
@@ -32,6 +32,7 @@ from treecdf.data.table import (
     read_bounds,
     read_outcomes,
     read_table,
+    read_weights,
 )
 from treecdf.data.twins import note_on_near_copies, note_on_twins
 from treecdf.estimators.progress import Progress, expected_work, reporter, say_once
@@ -46,11 +47,12 @@ from treecdf.training.growing.screening import notes_on_width
 from treecdf.training.importance import importances
 from treecdf.training.jobs import Workers, n_threads
 from treecdf.training.parameters import check_together
-from treecdf.training.plan import Plan, make_plan
+from treecdf.training.plan import Plan, is_conditional, make_plan
 from treecdf.training.recording import Recording, learn_recording
 from treecdf.training.settings import FitSettings
-from treecdf.training.sources.pieces import Pieces
-from treecdf.training.streaming import Sampled, fit_pieces, is_one_flow
+from treecdf.training.sources.memory import MemoryPieces
+from treecdf.training.sources.pieces import PieceReader, Pieces
+from treecdf.training.streaming import Sampled, chained, fit_pieces, is_one_flow, links_of
 
 # X, y, sample_weight and groups as the user passes them.
 Given = tuple[ArrayLike | Frame, ArrayLike, ArrayLike | None, ArrayLike | None]
@@ -111,6 +113,26 @@ def fit_table(
     return _state(settings, ensemble, table, rng, attributes)
 
 
+def fit_in_memory(
+    settings: FitSettings,
+    train: Given,
+    validation: Given | None,
+    checkpoint: NoCheckpoint,
+    exposure: ArrayLike | None = None,
+) -> FittedState:
+    """Fit to a table in memory; a large one as if it were in files, if there is a conditional base and no exposure."""
+    X, y, weight, groups = train
+    X = opened(X)
+    n = (*np.shape(X), 0)[0]
+    if exposure is not None or n <= ROWS_READ_WHOLE or not is_conditional(settings, n, read_outcomes(y).shape[1]):
+        return fit_table(settings, (X, y, weight, groups), validation, checkpoint, exposure)
+    if settings.weights_are == "relative" and weight is not None:
+        counts = read_weights(weight, n)
+        weight = counts / counts[counts > 0].mean()
+    pieces = MemoryPieces(X, y, weight, groups)
+    return fit_table_in_pieces(replace(settings, weights_are="counts"), pieces, validation, checkpoint)
+
+
 def fit_table_in_pieces(
     settings: FitSettings, pieces: Pieces, validation: Given | None, checkpoint: NoCheckpoint
 ) -> FittedState:
@@ -147,34 +169,48 @@ def fit_table_in_pieces(
 def _fit_sampled(
     settings: FitSettings, sampled: Sampled, validation: Given | None, checkpoint: NoCheckpoint
 ) -> FittedState:
-    """The model of a sample of the rows, with trees of all other rows if it is a density of one outcome."""
+    """The model of a sample of the rows, with trees of all other rows unless it is on a grid."""
     given = sampled.sample()
     state = fit_table(settings, given, validation, checkpoint)
-    attributes, n = state.attributes, len(given[0])
-    of = f"{n:,} of {sampled.n_rows:,} rows"
+    n = len(given[0])
     if n == sampled.n_rows:
         return state
-    recorded = attributes["atoms_"] is not None or attributes["grid_"] is not None
-    if state.missing or recorded or attributes["n_outcomes_"] > 1 or not sampled.has_others(n):
-        note = f"note: learnt from a random sample, {of}: trees on all rows are for one outcome without atoms or grid"
-        return replace(state, attributes=attributes | {"notes_": (*attributes["notes_"], note)})
-    rng = as_generator(settings.random_state)
-    names = attributes.get("feature_names_in_")
-    schema = Schema(None if names is None else tuple(names), attributes["covariates_"])
-    with _workers(settings, NoCheckpoint()) as workers:
-        ensemble = sampled.refine(settings, attributes["mixture_"], schema, rng, workers)
-    (history,) = ensemble.histories
-    n_trees = sum(history.kept)
-    note = f"note: learnt from a random sample, {of}; {n_trees} trees were grown on all others"
-    refined = {
-        "notes_": (*attributes["notes_"], note, *map(note_on_repeats, ensemble.ended)),
-        "mixture_": ensemble.mixture(),
-        "families_": ensemble.families,
-        "family_weights_": ensemble.weights,
-        "history_": history_table(ensemble.histories),
-        "n_trees_": count_trees(ensemble.mixture()),
+    refined = None if state.missing else _refined(settings, sampled, state)
+    n_trees = 0 if refined is None else sum(sum(history.kept) for history in refined.histories)
+    of = f"{n:,} of {sampled.n_rows:,} rows"
+    if refined is None:
+        note = f"note: learnt from a random sample, {of}: no trees were grown on the others"
+    else:
+        note = f"note: learnt from a random sample, {of}; {n_trees} trees were grown on all others"
+    notes = (*state.attributes["notes_"], note)
+    if refined is None:
+        return replace(state, attributes=state.attributes | {"notes_": notes})
+    more = {
+        "notes_": (*notes, *map(note_on_repeats, refined.ended)),
+        "mixture_": refined.mixture(),
+        "families_": refined.families,
+        "family_weights_": refined.weights,
+        "history_": history_table(refined.histories),
+        "n_trees_": count_trees(refined.mixture()),
     }
-    return FittedState(attributes | refined, ensemble.missing, state.ended + ensemble.ended)
+    return FittedState(state.attributes | more, refined.missing, state.ended + refined.ended)
+
+
+def _refined(settings: FitSettings, sampled: Sampled, state: FittedState) -> Ensemble | None:
+    """The sample's model with trees of all other rows, of each outcome given those before it; None if it has none."""
+    known, mixture = state.attributes, state.attributes["mixture_"]
+    links = links_of(mixture)
+    if known["grid_"] is not None or not links:
+        return None
+    names, atoms = known.get("feature_names_in_"), known["atoms_"]
+    schema = Schema(None if names is None else tuple(names), known["covariates_"])
+    bounds = read_bounds(settings.bounds, known["n_outcomes_"])
+    reader = PieceReader(schema, bounds, atoms=np.empty(0) if atoms is None else atoms.values)
+    with _workers(settings, NoCheckpoint()) as workers:
+        parts = sampled.refine(settings, links, reader, as_generator(settings.random_state), workers)
+    if not parts:
+        return None
+    return parts[0] if len(links) == 1 else chained(parts, mixture.members[0].order)
 
 
 def _state(

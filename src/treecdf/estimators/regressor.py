@@ -16,7 +16,7 @@ from treecdf._common.protocols import Seed
 from treecdf.bases.box import MARGIN
 from treecdf.data.recording import FEW
 from treecdf.data.table import is_dask
-from treecdf.estimators.fitting import FittedState, Given, fit_table, fit_table_in_pieces
+from treecdf.estimators.fitting import FittedState, Given, fit_in_memory, fit_table_in_pieces
 from treecdf.estimators.predictions import Predictions
 from treecdf.estimators.state import replace_state
 from treecdf.flows.summary import warning_about_repeats
@@ -303,7 +303,7 @@ class TreeFlowRegressor(Predictions, RegressorMixin, BaseEstimator):
             raise ValueError("Expected X_val and y_val with sample_weight_val; got only the weights.")
         checkpoint = _checkpoint(settings)
         if not is_dask(X):
-            fitted = fit_table(settings, (X, y, sample_weight, groups), validation, checkpoint, exposure)
+            fitted = fit_in_memory(settings, (X, y, sample_weight, groups), validation, checkpoint, exposure)
             return self._take(fitted, checkpoint)
         if exposure is not None:
             raise ValueError("exposure is for arrays and frames, not for Dask collections.")

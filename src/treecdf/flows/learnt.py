@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 
 from treecdf._common.typing import Array, Ints
-from treecdf.bases.protocol import ByLogarithms, WholeCube
+from treecdf.bases.protocol import WholeCube
 from treecdf.data.scaling import Standardizer
 from treecdf.flows.flow import Conditions, TreeFlow, by_blocks
 from treecdf.flows.mixture import Mixture
@@ -17,7 +17,7 @@ _ROWS_AT_ONCE = 4096  # rows whose parameters are worked out together, which bou
 
 
 @dataclass(frozen=True)
-class Learnt(ByLogarithms, WholeCube):
+class Learnt(WholeCube):
     """A base of one outcome that is a fitted mixture of flows: its CDF brings outcomes into the unit interval.
 
     Its parameters at a row are the covariates in their own unit and all that the mixture's bases make of them, so that
@@ -92,6 +92,14 @@ class Learnt(ByLogarithms, WholeCube):
 
         by_blocks(task, len(v), _ROWS_AT_ONCE, 1)
         return y
+
+    def to_box_and_density(self, y: Array, parameters: Array) -> tuple[Array, Array]:
+        """The mixture's CDF and density (n, m) at outcomes y (n, m)."""
+        return self.mixture.at(self._own(parameters), self._known(parameters)).cdf_and_density(y)
+
+    def moments(self, parameters: Array) -> tuple[Array, Array]:
+        """Mean and standard deviation (n,) of the mixture."""
+        return self.mixture.moments(self._own(parameters), self._known(parameters))
 
     def knots(self, parameters: Array) -> Array:
         """Outcomes (n, k) between which the mixture's CDF is smooth."""

@@ -200,7 +200,7 @@ class _Trainer:
         recipe, jobs = replace(self.plan.conditional, max_trees=0), dict[tuple[int, tuple[int, ...]], Job]()
         self.workers.look(f"the family {name!r}")
         for link, parts in fitted.items():
-            table = _link_table(self.table, *link)
+            table = self.table.link(*link)
             components = self._worth_training(learner(*table.x.shape), table, fold, parts)
             if components is not None:
                 jobs[link] = self._link_job(recipe, *link, fold, components)
@@ -236,8 +236,8 @@ class _Trainer:
         self, recipe: Recipe, outcome: int, given: Sequence[int], fold: Ints, learner: ComponentLearner | None = None
     ) -> Job:
         """Training of p(outcome | x, given outcomes)."""
-        plan, train = self.plan, _link_table(self.table, outcome, given)
-        validation = None if self.validation is None else _link_table(self.validation, outcome, given)
+        plan, train = self.plan, self.table.link(outcome, given)
+        validation = None if self.validation is None else self.validation.link(outcome, given)
         own = replace(recipe, bounds=(recipe.bounds[outcome],))
         stops = plan.validation_fraction > 0
         n_left_out = len(validation) if validation is not None else len(train) if stops else None
@@ -330,13 +330,6 @@ class _Trainer:
 
 def _trained(fitted: Iterable[Fitted | None]) -> list[Fitted]:
     return [part for part in fitted if part is not None]
-
-
-def _link_table(table: Table, outcome: int, given: Sequence[int]) -> Table:
-    """One outcome, with others among the covariates."""
-    x = np.ascontiguousarray(np.hstack([table.x, table.y[:, list(given)]])) if given else table.x
-    cells = None if table.cells is None else table.cells.of(outcome)
-    return replace(table, x=x, y=table.y[:, [outcome]], cells=cells)
 
 
 def _sees_shapes(families: Sequence[Family], weight: Array) -> bool:

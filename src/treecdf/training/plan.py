@@ -99,7 +99,7 @@ def make_plan(settings: FitSettings, n: int, q: int, bounds: Sequence[Bound], ha
     )
     conditional, joint, mixtures = None, dict[str, Recipe](), dict[str, Callable[[int, int], MixtureLearner]]()
     rotations = rotation_matrices(settings.rotations if d > 1 else None, d)
-    if _is_conditional(settings, n, d):
+    if is_conditional(settings, n, d):
         conditional = _conditional_recipe(settings, recipe, n)
         if settings.base == "auto" and settings.stages is None and n >= FEWEST_ROWS_OF_MIXTURE:
             mixtures["mixture"] = partial(default_mixture, effort=settings.effort)
@@ -236,7 +236,7 @@ def _is_bounded(bounds: Sequence[Bound]) -> bool:
     return any(end is not None for pair in bounds for end in pair)
 
 
-def _is_conditional(settings: FitSettings, n: int, d: int) -> bool:
+def is_conditional(settings: FitSettings, n: int, d: int) -> bool:
     """Whether one-outcome flows on a conditional base are trained."""
     if settings.base in UNCONDITIONAL_NAMES:
         return False

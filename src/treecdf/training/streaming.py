@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -12,8 +13,11 @@ from treecdf.data.columns import Category
 from treecdf.data.reading import Schema
 from treecdf.data.recording import is_few
 from treecdf.data.table import Table, learn_table, outcome_names, read_bounds, read_table
+from treecdf.flows.chain import Chain
 from treecdf.flows.learnt import Learnt
 from treecdf.flows.mixture import Mixture
+from treecdf.flows.results import Family
+from treecdf.flows.weights import equal_weights
 from treecdf.training.classifiers import AnyClassifier
 from treecdf.training.defaults import ROWS_OF_SAMPLE, ROWS_READ_WHOLE
 from treecdf.training.ensemble import Ensemble, fit_streamed
@@ -110,35 +114,66 @@ class Sampled:
         """The rows of the sample, all with a weight above zero."""
         return joined(self.pieces.chosen(self.pick, self.firsts))
 
-    def has_others(self, n_sample: int) -> bool:
-        """Whether enough rows are not among the n_sample ones of the sample to learn from."""
-        return self.n_rows - n_sample >= _FEWEST_OTHERS
-
     def refine(
-        self, settings: FitSettings, mixture: Mixture, schema: Schema, rng: np.random.Generator, workers: Workers
-    ) -> Ensemble:
-        """Grow trees on all rows that are not in the sample, on the sample's model of one outcome.
+        self,
+        settings: FitSettings,
+        links: Sequence[tuple[Mixture, int, tuple[int, ...]]],
+        reader: PieceReader,
+        rng: np.random.Generator,
+        workers: Workers,
+    ) -> list[Ensemble]:
+        """Grow trees on all rows that are not in the sample, on the sample's models of one outcome each.
 
-        The model has seen none of these rows, so that the trees learn what it does with new ones.
+        The models have seen none of these rows, so that the trees learn what they do with new ones. links: of each
+        model the outcome that it is of, and the outcomes that are covariates of it. reader: of all rows. There is
+        nothing in the list if too few rows are left to learn from.
         """
-        bounds = read_bounds(settings.bounds, 1)
-        reader = PieceReader(schema, bounds, self.pick)
-        units = self.pieces.units(reader)
+        units = self.pieces.units(replace(reader, without=self.pick))
         counts = np.array([len(part) for part in units])
         ends = np.cumsum([0, *counts])
-
-        def open_sources(aside: Ints, pool: Executor | None) -> Opened:
-            inside = _by_piece(aside, ends)
-            n_aside = np.array([len(rows) for rows in inside])
-            places = list(zip(self.firsts, inside, strict=True))
-            return self.pieces.sources(reader, places, np.column_stack([counts - n_aside, n_aside]), pool)
-
-        learnt = Learnt.of(mixture, schema.covariates.width)
+        if ends[-1] < _FEWEST_OTHERS:
+            return []
         fraction = settings.validation_fraction or _SHARE_LEFT_OUT
-        recipe, q = refining_recipe(settings, bounds), schema.covariates.width
-        return fit_streamed(
-            recipe, open_sources, np.concatenate(units), q, fraction, rng, workers, learnt, name="refined"
-        )
+
+        def refined(mixture: Mixture, outcome: int, given: tuple[int, ...]) -> Ensemble:
+            own = replace(reader, without=self.pick, link=(outcome, given))
+
+            def open_sources(aside: Ints, pool: Executor | None) -> Opened:
+                inside = _by_piece(aside, ends)
+                n_aside = np.array([len(rows) for rows in inside])
+                places = list(zip(self.firsts, inside, strict=True))
+                return self.pieces.sources(own, places, np.column_stack([counts - n_aside, n_aside]), pool)
+
+            q = reader.schema.covariates.width + len(given)
+            recipe, learnt = refining_recipe(settings, [reader.bounds[outcome]]), Learnt.of(mixture, q)
+            every = np.concatenate(units)
+            return fit_streamed(recipe, open_sources, every, q, fraction, rng, workers, learnt, name="refined")
+
+        return [refined(*link) for link in links]
+
+
+def links_of(mixture: Mixture) -> list[tuple[Mixture, int, tuple[int, ...]]]:
+    """The one-outcome models that a model is made of, each with its outcome and those that are covariates of it.
+
+    None if it is not made of such: a mixture of chains, or of flows of several outcomes.
+    """
+    if mixture.members[0].n_outcomes == 1:
+        return [(mixture, 0, ())]
+    chain = mixture.members[0]
+    if len(mixture.members) > 1 or not isinstance(chain, Chain):
+        return []
+    return [(link, chain.order[k], tuple(sorted(chain.order[:k]))) for k, link in enumerate(chain.links)]
+
+
+def chained(parts: Sequence[Ensemble], order: tuple[int, ...]) -> Ensemble:
+    """The models of the links of a chain as one model."""
+    chain = Chain(tuple(part.mixture() for part in parts), order)
+    left_out = np.sum([part.families[0].left_out for part in parts], axis=0)
+    family = Family(parts[0].families[0].name, (chain,), left_out, equal_weights(1))
+    histories, ended = (
+        tuple(item for part in parts for item in getattr(part, name)) for name in ("histories", "ended")
+    )
+    return Ensemble((family,), np.ones(1), histories, parts[-1].missing, ended)
 
 
 def _learn_columns(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from treecdf._common.typing import Array, Bools, Bound, Ints, Units
 from treecdf.data.blocks import one_in
 from treecdf.data.reading import Schema, learn_columns
+from treecdf.data.recording import atom_labels
 from treecdf.data.table import Table, check_bounds, read_outcomes, read_table
 from treecdf.data.units import keyed, units_of_content
 from treecdf.training.sources.rows import Source
@@ -71,7 +72,7 @@ class Pick:
         mask = self.mask(X, y, first)
         chosen = np.flatnonzero(mask if weight is None else mask & (np.asarray(weight) > 0))
         weight, groups = (None if part is None else np.asarray(part)[chosen] for part in (weight, groups))
-        return _take(X, chosen), _take(y, chosen), weight, groups
+        return take(X, chosen), take(y, chosen), weight, groups
 
     def mask(self, X: Given, y: Given, first: int) -> Bools:
         """Whether rows (m,) are in the sample."""
@@ -89,6 +90,8 @@ class PieceReader:
     schema: Schema
     bounds: Sequence[Bound]  # of each outcome
     without: Pick | None = None  # rows that are left aside
+    atoms: Array = field(default_factory=lambda: np.empty(0))  # (K,): rows with these outcomes are left aside, too
+    link: tuple[int, tuple[int, ...]] | None = None  # an outcome, and those that are covariates; None: all outcomes
 
     def units(self, X: Given, y: Given, weight: Given | None, groups: Given | None, first: int) -> Units:
         """Units (m,) of the rows that have a weight; the piece begins with row `first`."""
@@ -102,9 +105,12 @@ class PieceReader:
         first, aside = place
         table = self._table(X, y, weight, groups, first)
         if table is None:
-            nothing = np.empty((0, self.schema.covariates.width)), np.empty((0, len(self.bounds))), np.empty(0)
+            width, d = (0, len(self.bounds)) if self.link is None else (len(self.link[1]), 1)
+            nothing = np.empty((0, self.schema.covariates.width + width)), np.empty((0, d)), np.empty(0)
             return nothing, nothing
         check_bounds(table, self.bounds, "y")
+        if self.link is not None:
+            table = table.link(*self.link)
         chosen = np.zeros(len(table), bool)
         chosen[aside] = True
         train, held_out = table.take(~chosen), table.take(chosen)
@@ -113,13 +119,20 @@ class PieceReader:
     def _table(self, X: Given, y: Given, weight: Given | None, groups: Given | None, first: int) -> Table | None:
         """The rows of a piece, counted from the first of all; None if none has a weight."""
         if self.without is not None:
-            outside = ~self.without.mask(X, y, first)
-            weight = outside * (1.0 if weight is None else np.asarray(weight, np.float64))
+            weight = _weights_of(~self.without.mask(X, y, first), weight)
+        if len(self.atoms):
+            with naming_rows(first, len(X)):
+                weight = _weights_of(atom_labels(read_outcomes(y)[:, 0], self.atoms) == 0, weight)
         if not count_rows(X, y, weight)[1]:
             return None
         with naming_rows(first, len(X)):
             table = read_table(self.schema, X, y, weight, groups, is_piece=True)
         return replace(table, number=table.number + first)
+
+
+def _weights_of(mask: Bools, weight: Given | None) -> Array:
+    """Weights (m,), 0 of the rows that are not in the mask (m,)."""
+    return np.where(mask, 1.0 if weight is None else np.asarray(weight, np.float64), 0.0)
 
 
 @contextlib.contextmanager
@@ -149,16 +162,18 @@ def take_rows(X: Given, y: Given, weight: Given | None, groups: Given | None, fi
     """About one in `step` rows of a piece that begins with row `first`."""
     chosen = np.flatnonzero(one_in(step, first, len(X)))
     weight, groups = (None if part is None else np.asarray(part)[chosen] for part in (weight, groups))
-    return _take(X, chosen), _take(y, chosen), weight, groups
+    return take(X, chosen), take(y, chosen), weight, groups
 
 
-def _take(part: Given, rows: Ints) -> Given:
-    """Some rows of a frame or an array."""
-    return part.iloc[rows] if hasattr(part, "iloc") else np.asarray(part)[rows]
+def take(part: Any, rows: Ints | slice) -> Any:
+    """Some rows of a frame, a series or an array."""
+    return part.iloc[rows] if hasattr(part, "iloc") else part[rows]
 
 
 def joined(pieces: Sequence[Piece]) -> Piece:
     """The rows of all pieces as one."""
+    if len(pieces) == 1:
+        return pieces[0]
     X, y, weight, groups = (_concatenated(parts) for parts in zip(*pieces, strict=True))
     return X, y, weight, groups
 
@@ -174,6 +189,7 @@ def _concatenated(parts: Sequence[Any]) -> Any:
     whole = pandas.concat(parts, ignore_index=True)
     for name in getattr(whole, "columns", ()):
         columns = [part[name] for part in parts]
-        if whole[name].dtype == object and all(isinstance(c.dtype, pandas.CategoricalDtype) for c in columns):
-            whole[name] = pandas.api.types.union_categoricals(columns, ignore_order=True)
+        if all(isinstance(c.dtype, pandas.CategoricalDtype) for c in columns) and not hasattr(whole[name], "cat"):
+            levels = dict.fromkeys(level for column in columns for level in column.cat.categories)
+            whole[name] = pandas.Categorical(whole[name], categories=list(levels))
     return whole
