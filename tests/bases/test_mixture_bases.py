@@ -128,7 +128,7 @@ def test_a_mixture_joins_where_it_helps_and_is_given_up_elsewhere():
     assert [family.name for family in plain.families_] == ["flow"]
 
 
-@pytest.mark.parametrize(("n", "looked_at"), [(2000, []), (2600, [MixtureNetwork])])
+@pytest.mark.parametrize(("n", "looked_at"), [(900, []), (1000, [MixtureNetwork])])
 def test_networks_are_looked_at_on_many_rows_though_the_boosted_mixture_is_far_behind(n, looked_at, monkeypatch):
     found, usual = [], ensemble.look_at_mixture
 
