@@ -128,7 +128,7 @@ def test_a_mixture_joins_where_it_helps_and_is_given_up_elsewhere():
     assert [family.name for family in plain.families_] == ["flow"]
 
 
-@pytest.mark.parametrize(("n", "looked_at"), [(2000, []), (2600, [MixtureNetwork])])
+@pytest.mark.parametrize(("n", "looked_at"), [(900, []), (1000, [MixtureNetwork])])
 def test_networks_are_looked_at_on_many_rows_though_the_boosted_mixture_is_far_behind(n, looked_at, monkeypatch):
     found, usual = [], ensemble.look_at_mixture
 
@@ -230,12 +230,13 @@ def test_which_mixtures_are_worth_training(learner, flow, mixture, is_worth):
     assert (found is not None) == is_worth
 
 
-def test_links_of_a_chain_are_weighed_of_several_bases():
+def test_links_of_a_chain_have_the_bases_that_suit_them():
     y = np.column_stack([Y, 0.5 * Y + 0.1 * np.random.default_rng(2).normal(size=len(Y))])
     model = TreeFlowRegressor(effort="fast", random_state=0).fit(X, y)
     chain = model.families_[0].members[0]
     kinds = [{type(flow.base.components).__name__ for flow in link.tree_flows()} for link in chain.links]
-    assert "BoostedMixture" in kinds[0]
+    assert kinds[0] <= {"BoostedMixture", "NetworkMixture"}  # modes that cross
+    assert kinds[1] == {"Stacked"}  # one mode, given the other outcome
     assert np.isfinite(model.log_prob(X, y)).all()
 
 

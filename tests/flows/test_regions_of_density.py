@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from treecdf import TreeFlowRegressor
-from treecdf.flows.regions_of_density import N_CELLS, N_COARSE_CELLS, densest_cells, find_modes, levels_of_cells
+from treecdf.flows.regions_of_density import N_CELLS, N_MODE_CELLS, densest_cells, find_modes, levels_of_cells
 
 
 def quantiles_of_two_modes(n_cells, share=0.5, apart=4.0):
@@ -37,9 +37,17 @@ def test_two_modes_have_two_intervals_with_the_exact_probability():
 
 @pytest.mark.parametrize(("apart", "expected"), [(0.0, [0.0]), (1.0, [0.5]), (4.0, [0.0, 4.0]), (9.0, [0.0, 9.0])])
 def test_modes_are_where_the_density_peaks(apart, expected):
-    found = find_modes(*quantiles_of_two_modes(N_COARSE_CELLS, 0.5, apart))
+    found = find_modes(*quantiles_of_two_modes(N_MODE_CELLS, 0.5, apart))
     assert len(found) == len(expected)
     np.testing.assert_allclose(found, expected, atol=0.35)
+
+
+@pytest.mark.parametrize("share", [0.46, 0.47, 0.48, 0.485])
+def test_a_rare_mode_between_others_is_found_wherever_the_cells_end(share):
+    levels, grid = levels_of_cells(N_MODE_CELLS), np.linspace(-6, 6, 400_001)
+    shares, places = (share, 0.03, 0.97 - share), (-2.0, 0.0, 2.0)
+    cdf = sum(part * stats.norm.cdf(grid, place, 0.2) for part, place in zip(shares, places, strict=True))
+    np.testing.assert_allclose(find_modes(np.interp(levels, cdf, grid), levels), places, atol=0.2)
 
 
 def test_models_give_regions_and_modes():

@@ -35,7 +35,7 @@ from treecdf.flows.arguments import (
 from treecdf.flows.moments import crps_of_points
 from treecdf.flows.regions_of_density import (
     N_CELLS,
-    N_COARSE_CELLS,
+    N_MODE_CELLS,
     Intervals,
     densest_cells,
     find_modes,
@@ -231,10 +231,10 @@ class ConditionalDistribution(ABC):
     def modes(self) -> list[Array]:
         """Where the density of one outcome has its peaks: for each of the n rows an array of values, in order.
 
-        Peaks are those of sixty cells of equal probability. A peak counts if the density falls by a fifth of its height
-        before it rises to a higher one.
+        Peaks are those of the mean density of windows that hold 1.7 % of the probability: rarer modes are not seen. A
+        peak counts if the density falls by a fifth of its height before it rises to a higher one.
         """
-        levels = levels_of_cells(N_COARSE_CELLS)
+        levels = levels_of_cells(N_MODE_CELLS)
         return [find_modes(row, levels) for row in self._quantiles("modes", levels)]
 
     def sample(self, n_samples: int = 1, random_state: Seed = None) -> Array:

@@ -1,6 +1,7 @@
 """Where a distribution of one outcome is densest: highest-density regions and modes.
 
-Both look at cells between neighbouring quantiles; the mean density of a cell is its probability over its width.
+Both look at cells between neighbouring quantiles; the mean density of a cell, or of several side by side, is their
+probability over their width.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from treecdf._common.typing import Array
 
 Intervals = list[tuple[float, float]]
 N_CELLS = 400  # of a highest-density region: its probability is exact, and at most so much above the level
-N_COARSE_CELLS = 60  # of modes: finer cells would show the cuts of trees as modes
+N_MODE_CELLS = 240  # of modes
+_WINDOW = 4  # neighbouring cells whose mean density is looked at for modes: fewer would show the cuts of trees as modes
 _LEAST_DIP = 0.2  # share of a mode's density that has to be missing between it and a higher one
 
 
@@ -37,18 +39,23 @@ def densest_cells(ends: Array, levels: Array, level: float) -> tuple[Intervals, 
 
 
 def find_modes(ends: Array, levels: Array) -> Array:
-    """Middles of the cells where the density has a peak, in order; a peak that is no more than a ripple is left out."""
-    density = _densities(ends, levels)
+    """Middles of the windows where the density has a peak, in order; one that is no more than a ripple is left out.
+
+    Windows overlap, so that no mode with the probability of a window and a cell is divided between two of them.
+    """
+    density = _densities(ends, levels, _WINDOW)
+    padded = np.pad(density, 1, constant_values=-np.inf)
+    highest = np.flatnonzero((density >= padded[:-2]) & (density >= padded[2:]))
     found: list[int] = []
-    for k in np.argsort(-density, kind="stable"):
+    for k in highest[np.argsort(-density[highest], kind="stable")]:
         between = (density[min(k, other) : max(k, other) + 1].min() for other in found)
         if all(dip < (1 - _LEAST_DIP) * density[k] for dip in between):
             found.append(int(k))
     peaks = np.sort(np.array(found, np.int64))
-    return ends[peaks] / 2 + ends[peaks + 1] / 2
+    return ends[peaks] / 2 + ends[peaks + _WINDOW] / 2
 
 
-def _densities(ends: Array, levels: Array) -> Array:
-    """Mean densities (k,) of the cells; infinite where quantiles are the same."""
+def _densities(ends: Array, levels: Array, n: int = 1) -> Array:
+    """Mean densities of each n neighbouring cells; infinite where quantiles are the same."""
     with np.errstate(divide="ignore"):
-        return np.diff(levels) / np.maximum(np.diff(ends), 0.0)
+        return (levels[n:] - levels[:-n]) / np.maximum(ends[n:] - ends[:-n], 0.0)

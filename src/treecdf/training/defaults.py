@@ -83,6 +83,8 @@ COLUMNS_OF_MIXTURE = 8
 MOST_FINE_COLUMNS = 10
 # Rows for each covariate from which on a network is tried.
 ROWS_OF_NETWORK = 20
+# Rows from which on networks that give a mixture are looked at even if a boosted mixture is far behind (ADR 24).
+ROWS_OF_NETWORK_MIXTURE = 1000
 # Weight decay of networks that give a mixture: curves of a single covariate may bend more (ADR 24).
 DECAY_OF_MIXTURE, DECAY_OF_ONE_COVARIATE = 0.15, 0.03
 # Steps of these networks on at most CROWDED_ROWS rows, twice as many on more (ADR 24).
@@ -119,8 +121,13 @@ def default_learners(n: int, q: int, effort: str, remember_rows: bool = True) ->
 
 
 def are_enough_for_networks(n: int, q: int) -> bool:
-    """Whether networks are worth a look on n rows of q covariates, whatever trees found there."""
+    """Whether networks are tried as learners of the mean on n rows of q covariates."""
     return n > MANY_ROWS and n > ROWS_OF_NETWORK * q
+
+
+def are_enough_for_network_mixtures(n: int, q: int) -> bool:
+    """Whether networks that give a mixture are worth a look on n rows of q covariates, whatever trees found there."""
+    return n >= ROWS_OF_NETWORK_MIXTURE and n > ROWS_OF_NETWORK * q
 
 
 def _trees(n: int, effort: str) -> list[BoostedMean]:

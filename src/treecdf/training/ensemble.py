@@ -33,7 +33,7 @@ from treecdf.training.boosting import (
     fit_streamed_flow,
 )
 from treecdf.training.context import TrainingContext
-from treecdf.training.defaults import are_enough_for_networks
+from treecdf.training.defaults import are_enough_for_network_mixtures
 from treecdf.training.jobs import Job, Workers
 from treecdf.training.plan import Plan
 from treecdf.training.settings import Recipe
@@ -220,7 +220,7 @@ class _Trainer:
         if flow is None or flow.left_out is None:
             return None
         is_network = isinstance(learner, MixtureNetwork)
-        if is_network and not are_enough_for_networks(*table.x.shape):
+        if is_network and not are_enough_for_network_mixtures(*table.x.shape):
             if boosted is None or boosted.left_out is None:
                 return None
             ahead = float(np.average(boosted.left_out - flow.left_out, weights=self.left_out_rows.weight))
