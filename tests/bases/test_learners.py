@@ -35,7 +35,8 @@ from treecdf.bases.learners import (
     process,
 )
 from treecdf.bases.learners.boosting import BoostingSettings, boost_scores, packed_nodes
-from treecdf.bases.mean import Mean
+from treecdf.bases.learners.protocol import AlwaysTried
+from treecdf.bases.mean import Mean, TrainingRows
 from treecdf.training.defaults import default_learners, default_scales
 
 N, Q, N_FOLDS = 100, 3, 4
@@ -528,25 +529,23 @@ def test_trees_are_not_tried_again_when_a_smooth_learner_beat_them():
 # Networks
 
 
-def loss_of_network(layers, x, y, weight, activation=np.tanh):
+def loss_of_network(layers, x, y, weight):
     """Half the weighted mean squared error of every fold's network."""
     active = x
     for matrix, bias in layers[:-1]:
-        active = activation(np.einsum("fbi,fio->fbo", active, matrix) + bias)
+        z = np.einsum("fbi,fio->fbo", active, matrix) + bias
+        active = z * special.expit(z)
     output = np.einsum("fbi,fio->fbo", active, layers[-1][0]) + layers[-1][1]
     return (weight * (output[..., 0] - y) ** 2).mean(axis=1) / 2
 
 
-@pytest.mark.parametrize(
-    ("activation", "plain"), [(network.tanh, np.tanh), (network.silu, lambda z: z * special.expit(z))]
-)
-def test_the_gradient_of_the_network_is_right(activation, plain):
+def test_the_gradient_of_the_network_is_right():
     rng = np.random.default_rng(0)
     sizes = [(3, 5), (5, 4), (4, 1)]
     layers = [(rng.normal(size=(2, a, b)), rng.normal(size=(2, 1, b))) for a, b in sizes]
     x, y, weight = rng.normal(size=(2, 7, 3)), rng.normal(size=(2, 7)), rng.uniform(0.5, 2, (2, 7))
     slope = lambda output: (output - y[..., None]) * weight[..., None]  # noqa: E731
-    gradients = network._gradients(layers, x, slope, activation)
+    gradients = network._gradients(layers, x, slope)
     for layer, gradient in zip(layers, gradients, strict=True):
         for part, slope in zip(layer, gradient, strict=True):
             assert slope.shape == part.shape
@@ -555,7 +554,7 @@ def test_the_gradient_of_the_network_is_right(activation, plain):
                 ends = []
                 for sign in (1, -1):
                     part[at] = kept + sign * 1e-5
-                    ends.append(loss_of_network(layers, x, y, weight, plain).sum())
+                    ends.append(loss_of_network(layers, x, y, weight).sum())
                 part[at] = kept
                 assert slope[at] == pytest.approx((ends[0] - ends[1]) / 2e-5, rel=1e-5, abs=1e-7)
 
@@ -595,7 +594,7 @@ def test_covariates_of_no_relevance_hardly_enter_a_network():
     learner, rows = Network((8,), max_steps=100, batch=32), [np.arange(200), np.arange(150)]
     objective = network.Objective(np.zeros(1), slope)
     rng = np.random.default_rng(0)
-    layers = learner.train(x.astype(np.float32), rows, objective, rng, network.silu, relevance)
+    layers = learner.train(x.astype(np.float32), rows, objective, rng, relevance)
     size = np.abs(layers[0][0]).max(axis=2)
     assert (size[relevance < 1] < 0.01).all()
     assert (size[relevance == 1] > 0.1).all()
@@ -766,13 +765,26 @@ def test_examples_run(module):
     assert found.failed == 0
 
 
-def test_learners_that_change_nothing_are_not_asked():
-    """A learner without weight in the stack and without a component of its own."""
+def test_learners_that_change_nothing_are_not_kept():
+    """A learner without weight in the stack and without a component of its own: it may hold training rows."""
 
-    def refuse(x):
-        raise AssertionError("asked in vain")
+    @dataclass(frozen=True)
+    class Known(AlwaysTried):
+        name: str
+        output: np.ndarray
+        kind: str = "known"
+        holds_rows: bool = False
 
-    x = np.random.default_rng(0).normal(size=(5, 2))
-    predictors = (lambda x: x[:, 0], refuse, lambda x: x[:, 1])
-    mean = Mean(("a", "b", "c"), predictors, np.array([1.0, 0.0, 0.0]), np.array([2]))
-    np.testing.assert_array_equal(mean(x), x)
+        def cross_fit(self, x, y, weight, fold, rng, best=np.inf):
+            return lambda x: np.full(len(x), float(len(self.name))), self.output
+
+    rng = np.random.default_rng(0)
+    y = rng.normal(size=100)
+    outputs = {"aaaa": -y} | {name: y + rng.normal(size=100) / 10 for name in ("bb", "c", "ddd")}
+    learners = [Known(name, output) for name, output in outputs.items()]
+    rows = TrainingRows(np.zeros((100, 1)), y, np.ones(100), np.arange(100) % 5)
+    mean, locations = Mean.cross_fit(learners, rows, 0.0, rng)
+    assert mean.names == ("bb", "c", "ddd")
+    assert mean.weights.sum() == pytest.approx(1.0)
+    assert locations.shape == (100, 4)
+    np.testing.assert_array_equal(mean(np.zeros((1, 1)))[0, 1:], [2.0, 1.0, 3.0])

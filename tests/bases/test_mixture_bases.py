@@ -15,7 +15,7 @@ from treecdf._common.steps import PLAIN_STEPS
 from treecdf.bases.boosted_mixture import MixtureBoosting
 from treecdf.bases.conditional import Conditional
 from treecdf.bases.learners.boosting import BoostingSettings
-from treecdf.bases.learners.network import Network, silu
+from treecdf.bases.learners.network import Network
 from treecdf.bases.looking import look_at_mixture
 from treecdf.bases.mean import TrainingRows
 from treecdf.bases.network_mixture import MixtureNetwork, _relevance
@@ -87,7 +87,7 @@ def test_no_component_collapses_on_repeated_values(name):
 
 def test_a_network_mixture_is_the_mean_of_its_networks():
     base, _ = base_of("network")
-    scores = base.components.networks.outputs(X_NEW[:20], silu)
+    scores = base.components.networks.outputs(X_NEW[:20])
     densities = []
     for log_scale, logits, location in (np.split(part, 3, axis=1) for part in scores):
         weights = np.exp(logits - logsumexp(logits, axis=1, keepdims=True))

@@ -97,7 +97,13 @@ class Mean:
         weights = _stack(means, y, weight)
         components = _components(weight @ (means - y[:, None]) ** 2, float(weight @ (means @ weights - y) ** 2))
         mean = Mean(tuple(names), tuple(predictors), weights, components)
-        return mean, mean.locations(means)
+        return mean._of_use(), mean.locations(means)
+
+    def _of_use(self) -> Mean:
+        """The same without learners that have no weight and no component: some of them hold training rows."""
+        used = np.flatnonzero((self.weights > 0) | np.isin(np.arange(len(self.names)), self.components))
+        names, predictors = (tuple(parts[k] for k in used) for parts in (self.names, self.predictors))
+        return Mean(names, predictors, self.weights[used], np.searchsorted(used, self.components))
 
     def only(self, k: int) -> Mean:
         """The learner of this number alone."""
@@ -109,11 +115,7 @@ class Mean:
 
     def __call__(self, x: Array) -> Array:
         """Locations (n, J) of the components at new rows of standardised covariates x (n, q)."""
-        means = np.zeros((len(x), len(self.predictors)))
-        for k, predictor in enumerate(self.predictors):
-            if self.weights[k] > 0 or k in self.components:  # others change nothing, and some are slow
-                means[:, k] = predictor(x)
-        return self.locations(means)
+        return self.locations(np.column_stack([predictor(x) for predictor in self.predictors]))
 
 
 def _components(error: Array, error_of_stack: float) -> Ints:

@@ -15,7 +15,7 @@ from treecdf._kernels.tails import T5, T10
 from treecdf.bases.boosted_mixture import start_of_mixture
 from treecdf.bases.components import Learnt, choose_tail, make_loss
 from treecdf.bases.learners.boosting import BoostingSettings, boost_scores
-from treecdf.bases.learners.network import FittedNetworks, Floats, Layers, Network, Objective, silu
+from treecdf.bases.learners.network import FittedNetworks, Floats, Layers, Network, Objective
 from treecdf.bases.mean import TrainingRows
 
 _CHECKS = 20  # times that left-out rows are looked at while networks are trained
@@ -88,7 +88,7 @@ class MixtureNetwork:
         single = np.clip(rows.x, -_FAR, _FAR).astype(np.float32)
         learn = [np.flatnonzero(rows.fold != f) for f in range(n_folds)]
         objective = Objective(start_of_mixture(rows, self.n_components, floor), slope, watch)
-        self.network.train(single, learn, objective, rng, silu, _relevance(rows, floor, rng)[:n_folds])
+        self.network.train(single, learn, objective, rng, _relevance(rows, floor, rng)[:n_folds])
         scores = np.zeros((len(rows.y), 3 * self.n_components))
         scores[left_out] = _own_outputs(best[0][1], rows.x[left_out], rows.fold[left_out])
         return best[0][1], scores
@@ -108,7 +108,7 @@ def _own_outputs(networks: FittedNetworks, x: Array, fold: Ints) -> Array:
     outputs = np.empty((len(x), networks.n_outputs))
     for f in np.unique(fold):
         here = fold == f
-        outputs[here] = networks.only(f).outputs(x[here], silu)[0]
+        outputs[here] = networks.only(f).outputs(x[here])[0]
     return outputs
 
 
@@ -154,7 +154,7 @@ class NetworkMixture:
 
     def __call__(self, x: Array) -> Array:
         """Scores (n, 3 F K) of the F networks at standardised covariates x (n, q)."""
-        log_scale, logits, location = np.split(self.networks.outputs(x, silu), 3, axis=2)
+        log_scale, logits, location = np.split(self.networks.outputs(x), 3, axis=2)
         logits = logits - log_sum_exp(logits, axis=2)
         parts = (log_scale + self.shift, logits, location)
         return np.hstack([part.transpose(1, 0, 2).reshape(len(x), -1) for part in parts])

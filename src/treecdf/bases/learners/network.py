@@ -16,7 +16,6 @@ from treecdf._common.typing import Array, Ints
 
 Floats = NDArray[np.float32]
 Layers = list[tuple[Floats, Floats]]  # matrix (folds, inputs, outputs) and bias (folds, 1, outputs) of each layer
-Activation = Callable[[Any], tuple[Any, Any]]  # of arrays in single precision while training, in double afterwards
 _FAR = 5.0  # standard deviations: covariates beyond are held
 _STEPS_A_TELLING = 20  # after so many steps the line of progress is told again
 _STEEP = np.float32(50)  # inputs of a unit beyond are held where its logistic function is taken: it is 0 or 1 there
@@ -34,14 +33,11 @@ class Slope(Protocol):
         ...
 
 
-def tanh(z: Floats) -> tuple[Floats, Floats]:
-    """What a unit makes of its input, and the derivative of that."""
-    active = np.tanh(z)
-    return active, 1 - active * active
+def silu(z: Any) -> tuple[Any, Any]:
+    """What a unit makes of its input z, a ramp with a soft bend (z times its logistic function), and its derivative.
 
-
-def silu(z: Floats) -> tuple[Floats, Floats]:
-    """z times its logistic function, a ramp with a soft bend, and the derivative of that."""
+    Arrays are in single precision while networks learn, in double when they answer.
+    """
     one = np.float32(1)
     share = one / (one + np.exp(-np.clip(z, -_STEEP, _STEEP)))
     active = z * share
@@ -62,7 +58,7 @@ class Objective:
 
 @dataclass(frozen=True)
 class Network:
-    """A small network: hidden layers of tanh units, squared error, Adam with a rate that rises and falls once.
+    """A small network: hidden layers of SiLU units, squared error, Adam with a rate that rises and falls once.
 
     It has a fixed budget of steps; there is nothing to converge to.
 
@@ -72,11 +68,11 @@ class Network:
         Units of each hidden layer.
     n_epochs : int, default 160
         Passes over the rows.
-    max_steps : int, default 4000
+    max_steps : int, default 2000
         Steps at most, whatever the epochs.
     batch : int, default 256
         Rows of a step.
-    rate : float, default 5e-3
+    rate : float, default 8e-3
         Largest learning rate.
     decay : float, default 0.1
         Weight decay.
@@ -95,9 +91,9 @@ class Network:
 
     hidden: tuple[int, ...] = (64, 64, 64)
     n_epochs: int = 160
-    max_steps: int = 4000
+    max_steps: int = 2000
     batch: int = 256
-    rate: float = 5e-3
+    rate: float = 8e-3
     decay: float = 0.1
 
     @property
@@ -137,7 +133,6 @@ class Network:
         rows: list[Ints],
         objective: Objective,
         rng: np.random.Generator,
-        activation: Activation = tanh,
         relevance: Array | None = None,
     ) -> Layers:
         """The layers of one network for each fold, trained on its rows of x (n, q).
@@ -148,8 +143,7 @@ class Network:
         n_folds = len(rows)
         factor = np.ones((n_folds, x.shape[1]), np.float32) if relevance is None else relevance.astype(np.float32)
         layers = self._first_layers(factor, objective.start, rng)
-        if activation is silu:
-            self._spread(layers, x, factor, rows, rng)
+        self._spread(layers, x, factor, rows, rng)
         adam = _Adam(layers)
         queue = [np.empty(0, np.int64)] * n_folds
         n_steps = min(self.max_steps, 1 + self.n_epochs * max(len(own) for own in rows) // self.batch)
@@ -162,7 +156,7 @@ class Network:
             chosen = np.stack([q[: self.batch] if len(q) >= self.batch else np.resize(q, self.batch) for q in queue])
             queue = [q[self.batch :] for q in queue]
             slope = partial(objective.slope, chosen=chosen)
-            gradients = _gradients(layers, x[chosen] * factor[:, None], slope, activation)
+            gradients = _gradients(layers, x[chosen] * factor[:, None], slope)
             adam.step(gradients, self.rate * _one_cycle(step / n_steps), self.decay)
             if objective.watch is not None:
                 objective.watch(_on_covariates(layers, factor), (step + 1) / n_steps)
@@ -204,7 +198,7 @@ class FittedNetworks:
         """The number of outputs of each network."""
         return int(self.layers[-1][0].shape[2])
 
-    def outputs(self, x: Array, activation: Activation = tanh) -> Array:
+    def outputs(self, x: Array) -> Array:
         """Outputs (folds, n, outputs) of every network.
 
         In double precision: products of matrices round differently with the number of rows, and what is said of a
@@ -214,7 +208,7 @@ class FittedNetworks:
         for i in range(0, len(x), _CHUNK_ROWS):
             active = np.clip(x[i : i + _CHUNK_ROWS], -_FAR, _FAR)[None]
             for matrix, bias in self.layers[:-1]:
-                active = activation(active @ matrix.astype(np.float64) + bias)[0]
+                active = silu(active @ matrix.astype(np.float64) + bias)[0]
             matrix, bias = self.layers[-1]
             parts.append(active @ matrix.astype(np.float64) + bias)
         return np.concatenate(parts, axis=1)
@@ -234,14 +228,14 @@ def _on_covariates(layers: Layers, factor: Floats) -> Layers:
     return [(matrix * factor[..., None], bias), *layers[1:]]
 
 
-def _gradients(layers: Layers, x: Floats, slope: Callable[[Floats], Floats], activation: Activation = tanh) -> Layers:
+def _gradients(layers: Layers, x: Floats, slope: Callable[[Floats], Floats]) -> Layers:
     """Gradients of the mean loss of rows x (folds, batch, q), in the shapes of the layers.
 
     slope: the derivative of the loss by the outputs (folds, batch, outputs), which it is given.
     """
     active, rises = [x], []
     for matrix, bias in layers[:-1]:
-        value, rise = activation(active[-1] @ matrix + bias)
+        value, rise = silu(active[-1] @ matrix + bias)
         active.append(value)
         rises.append(rise)
     matrix, bias = layers[-1]
