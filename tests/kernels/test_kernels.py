@@ -17,6 +17,7 @@ from treecdf import MLP, BoostedTrees, Constant, Logistic
 from treecdf._kernels.lbfgs import LINE, MEMORY, lbfgs_advance
 from treecdf._kernels.losses import cross_entropy, exp_tile, logistic_loss, mlp_loss
 from treecdf._kernels.newton import solve
+from treecdf._kernels.roots import step_roots
 from treecdf._kernels.rows import find_bin, search_sums
 from treecdf.data.basis import Basis
 from treecdf.training.growing.grower import TreeGrower
@@ -327,6 +328,36 @@ def test_solve(n, rng):
     slope = solve(np.tril(hessian), gradient, direction)
     np.testing.assert_allclose(direction, -np.linalg.solve(hessian, gradient), rtol=1e-8)
     np.testing.assert_allclose(slope, direction @ gradient)
+
+
+def naive_step(wanted, cdf, density, rows, y, low, high, last, gaps):
+    """One step towards quantiles in plain numpy."""
+    here, level, gap = y[rows], wanted[rows], cdf - wanted[rows]
+    low[rows], high[rows] = np.where(gap <= 0, here, low[rows]), np.where(gap > 0, here, high[rows])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        following = here - gap / density
+        is_good = (following > low[rows]) & (following < high[rows]) & (np.abs(following - here) <= last[rows] / 2)
+        is_there = np.abs(gap) <= 1e-13 * np.minimum(level, 1 - level) + 5e-15 * level
+        is_there |= np.abs(gap) <= 2 * np.spacing(np.abs(here)) * density
+        following = np.where(is_good, following, np.where(is_there, here, low[rows] / 2 + high[rows] / 2))
+        y[rows], last[rows] = following, np.abs(following - here)
+        gaps[rows] = np.where(~is_there & (last[rows] > np.spacing(np.abs(following))), np.abs(gap), 0.0)
+
+
+def test_a_step_to_quantiles_is_that_of_its_naive_twin(rng):
+    wanted, rows = rng.uniform(size=(9, 4)), np.array([0, 2, 3, 7, 8])
+    cdf, density = wanted[rows] + rng.choice([-0.3, -1e-16, 0.0, 1e-15, 0.2], (5, 4)), rng.uniform(0, 2, (5, 4))
+    density[0] = 0.0
+    y = rng.normal(size=(9, 4))
+    low, high = y - rng.exponential(size=(9, 4)), y + rng.exponential(size=(9, 4))
+    low[3, 0], y[3, 0], cdf[2, 0] = -np.inf, -np.inf, wanted[3, 0]  # a level of 0
+    last = high - low
+    ours, twins = ([part.copy() for part in (y, low, high, last, np.zeros((9, 4)))] for _ in range(2))
+    step_roots(wanted, cdf, density, rows, *ours)
+    naive_step(wanted, cdf, density, rows, *twins)
+    for one, twin in zip(ours, twins, strict=True):
+        np.testing.assert_allclose(one, twin, rtol=1e-14)
+    assert 0 < np.count_nonzero(ours[4]) < 20
 
 
 def labels(rng, x):

@@ -44,7 +44,7 @@ def weighted_quantile(values: Array, weight: Array, level: float) -> float:
 
 
 def log_sum_exp(values: Array, axis: int = 1) -> Array:
-    """Log of the sum of exponentials along an axis that is kept: SciPy's figures, at a tenth of its price for a row."""
+    """Log of the sum of exponentials along an axis that is kept: what SciPy gives, without its price for a few rows."""
     largest = values.max(axis=axis, keepdims=True)
     is_largest = values == largest
     count = is_largest.sum(axis=axis, keepdims=True)

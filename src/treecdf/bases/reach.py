@@ -83,13 +83,17 @@ class Reach:
         Missing values do not count.
         """
         excess = np.empty(len(x))
+        gaps = np.isnan(x)
+        has_gaps = gaps.any()
         for i in range(0, len(x), _CHUNK_ROWS):
             rows = slice(i, i + _CHUNK_ROWS)
-            known = ~np.isnan(x[rows])
-            asked = np.where(known, x[rows], 0.0)
-            by_column = (np.where(known, _beyond(asked, self.columns), 0.0) * self.relevance).max(axis=1)
+            known = ~gaps[rows] if has_gaps else None
+            asked = x[rows] if known is None else np.where(known, x[rows], 0.0)
+            away = self.relevance * _beyond(asked, self.columns)
+            by_column = (away if known is None else np.where(known, away, 0.0)).max(axis=1)
             by_component = _beyond(asked @ self.components, self.scores).max(axis=1, initial=0.0)
-            by_component[~known.all(axis=1)] = 0.0
+            if known is not None:
+                by_component[~known.all(axis=1)] = 0.0
             squared = _squared_distances(self.relevance * asked, self._weighted, known)
             by_distance = np.maximum(np.sqrt(squared.min(axis=1)) - self.near, 0.0) / self.size
             excess[rows] = np.maximum(np.maximum(by_column, by_component), by_distance)
