@@ -260,7 +260,7 @@ def test_presence_is_a_distribution():
     effects = rng.normal(size=(100, 2))
     present = rng.random((100, 3)) < 0.6
     present[~present.any(axis=1), 0] = True
-    chain = Presence.fit(effects, present, np.arange(100) % 5, np.ones(100))
+    chain = Presence.fit(effects, np.ones(2), present, np.arange(100) % 5, np.ones(100))
     patterns = np.array(list(product([False, True], repeat=3)))
     chance = np.exp(chain.log_prob(np.zeros((8, 2)), patterns))
     assert chance[0] == 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -240,12 +240,12 @@ class CompositionAnswers:
             if values.shape != (len(rows) * n_draws,):
                 raise ValueError(f"Expected f to return numbers of shape ({len(rows) * n_draws},); got {values.shape}.")
             parts.append(summaries(values.reshape(len(rows), n_draws), level))
-        result = np.concatenate(parts)
-        if not (hasattr(X, "index") and hasattr(X, "iloc")):
+        result, frame = np.concatenate(parts), cast(Any, X)
+        if not (hasattr(frame, "index") and hasattr(frame, "iloc")):
             return result
         import pandas as pd
 
-        return pd.DataFrame(result, index=X.index, columns=["mean", "lower", "upper"])
+        return pd.DataFrame(result, index=frame.index, columns=["mean", "lower", "upper"])
 
     def _functional(self, f: str | Functional, reference: Any) -> Functional:
         """The function that f names."""

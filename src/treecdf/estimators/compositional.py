@@ -2,7 +2,7 @@
 
 First which taxa are present, by a chain of logistic regressions; then their abundances, as a chain of log ratios: of
 every taxon present to the total of those before it. Each ratio is a flow of one outcome given the covariates,
-all presences and the ratios before it; a row is divided by its sum in the end.
+the presences and the ratios before it; a row is divided by its sum in the end.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class CompositionalFlow(CompositionAnswers, BaseEstimator):
         Columns of X whose values are names, besides text and categories of a frame.
     flow : TreeFlowRegressor, default None
         What learns a log ratio given x and its linear prediction, cloned for every taxon; its bounds are set here, to
-        the range of the log ratio. None: a flow on that range with smooth Logistic nodes.
+        the range of the log ratio. None: a small mixture of normals cut off at that range, without trees.
     n_jobs : int or None
         Processes that train the taxa (joblib). The model does not depend on it.
     random_state : int, Generator, RandomState or None
@@ -194,11 +194,11 @@ class CompositionalFlow(CompositionAnswers, BaseEstimator):
         make_effects = Effects.fit(x, weight)
         with threadpool_limits(1, user_api="blas"):
             effects = make_effects(x)
-            presence = Presence.fit(effects, ratios.present, fold, weight)
-            fitted = self._fit_links(x, effects, ratios, fold, weight, rng)
+            presence = Presence.fit(effects, make_effects.ridge, ratios.present, fold, weight)
+            at = At(x, floors(np.log(total)) if self.counts else None, None)
+            fitted = self._fit_links(at, effects, ratios, fold, weight, rng)
             links = tuple(part.link for part in fitted)
             if kin is not None:
-                at = At(x, floors(np.log(total)) if self.counts else None, None)
                 state["subjects_"] = fit_subjects(kin, at, effects, ratios, presence, links, rng)
         state |= {"effects_": make_effects, "presence_": presence, "links_": links}
         replace_state(self, schema_state(schema) | state, _FITTED)
@@ -207,7 +207,7 @@ class CompositionalFlow(CompositionAnswers, BaseEstimator):
         return self
 
     def _fit_links(
-        self, x: Array, effects: Array, ratios: Ratios, fold: Ints, weight: Array, rng: np.random.Generator
+        self, at: At, effects: Array, ratios: Ratios, fold: Ints, weight: Array, rng: np.random.Generator
     ) -> list[FittedLink]:
         """The log ratio of every taxon to the total of those before it."""
         tasks = []
@@ -218,7 +218,7 @@ class CompositionalFlow(CompositionAnswers, BaseEstimator):
             tasks.append(
                 delayed(fit_link)(
                     self.flow,
-                    x[rows],
+                    at.take(rows),
                     effects[rows],
                     features,
                     ratios.log_ratio(k)[rows],

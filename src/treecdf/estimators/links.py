@@ -7,23 +7,24 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.linalg import solve
+from scipy.optimize import nnls
 from sklearn.base import clone
 
 from treecdf._common.typing import Array, Ints
+from treecdf.bases.linear_mixture import fit_linear_mixture
 from treecdf.bases.student import Student
 from treecdf.data.recording import is_few
 from treecdf.data.scaling import Standardizer
-from treecdf.estimators.fitting import fit_table
+from treecdf.estimators.fitting import FittedState, fit_table
 from treecdf.estimators.regressor import TreeFlowRegressor
-from treecdf.flows.composition.presence import OWN_RIDGE, RIDGES, splits
+from treecdf.flows.composition.drawing import At
+from treecdf.flows.composition.presence import splits
 from treecdf.flows.composition.ratios import Link, standardized
 from treecdf.flows.flow import TreeFlow
 from treecdf.flows.mixture import Mixture
 from treecdf.flows.weights import equal_weights
 from treecdf.persist.checkpoint import NoCheckpoint
-from treecdf.training.classifiers import Logistic
 from treecdf.training.parameters import read_settings
-from treecdf.training.settings import Stage
 
 _N_FOLDS = 5  # Folds of a taxon whose rows are all in one fold of the composition.
 _MARGIN = 0.03  # Flows reach beyond the range of the log ratios by this share of it.
@@ -31,6 +32,9 @@ _FEWEST_ROWS = 30  # Rows for a flow; a taxon of fewer has a Student t around it
 _DEGREES = 10.0  # Degrees of freedom of that t.
 _PRIOR_ROWS = 5.0  # Rows that the prior of its scale counts for.
 _PRIOR_SCALE = 1.5  # Scale of a log ratio before any row is seen.
+# Penalties of effects of the covariates and of the other taxa, whose ridge regressions are stacked.
+_PENALTIES = tuple((own, other) for own in (10.0, 200.0) for other in (30.0, 300.0, 3000.0))
+_SHRINKAGE = 5.0  # Rows that the penalty of the stack's weights counts for.
 
 
 @dataclass(frozen=True)
@@ -44,7 +48,7 @@ class FittedLink:
 
 def fit_link(
     flow: TreeFlowRegressor | None,
-    x: Array,
+    at: At,
     effects: Array,
     features: Array,
     log_ratio: Array,
@@ -52,59 +56,77 @@ def fit_link(
     weight: Array,
     seed: int,
 ) -> FittedLink:
-    """From rows in which a taxon follows others: x (n, q), effects (n, p), features (n, f), log ratios (n,)."""
+    """From rows in which a taxon follows others: effects (n, p), features (n, f), log ratios (n,)."""
     raw = np.hstack([effects, features])
     total = float(weight.sum())
-    rare = _student(log_ratio, weight, x.shape[1] + 1)
-    if total < _FEWEST_ROWS or len(x) < 2:
+    rare = _student(log_ratio, weight, at.x.shape[1] + 1)
+    if total < _FEWEST_ROWS or len(raw) < 2:
         width = raw.shape[1]
         return FittedLink(Link(np.zeros(width), np.ones(width), np.zeros(width), rare))
     if fold.min() == fold.max():
-        fold = np.arange(len(x)) % _N_FOLDS
-    center, scale = _nan_moments(raw, weight)
+        fold = np.arange(len(raw)) % _N_FOLDS
+    center, scale = _moments(raw, weight)
     z = standardized(raw, center, scale)
-    slopes, left_out = _ridge(z, log_ratio, effects.shape[1], fold, weight)
-    own = _usual_flow() if flow is None else clone(flow)
-    own.set_params(bounds=_bounds(log_ratio), random_state=seed)
+    slopes, left_out = _stacked_ridge(z, log_ratio, effects.shape[1], fold, weight)
+    given = np.column_stack([at.x, left_out])
+    if flow is None:
+        own, missing, ended = _usual_flow(given, log_ratio, weight, at.floor), False, False
+    else:
+        fitted = _fit_flow(flow, given, log_ratio, weight, seed)
+        own, missing, ended = fitted.attributes["mixture_"], bool(fitted.missing), bool(fitted.ended)
+    return FittedLink(Link(center, scale, slopes, _with_rare(own, rare, 1 / (total + 1))), missing, ended)
+
+
+def _usual_flow(given: Array, log_ratio: Array, weight: Array, floor: Array | None) -> Mixture:
+    """A mixture of normals cut off at the range, linear in x and the prediction (n, q + 1)."""
+    standardize = Standardizer.fit(given, weight)
+    base = fit_linear_mixture(standardize(given), log_ratio, weight, _bounds(log_ratio), floor)
+    return Mixture((TreeFlow(standardize, base, ()),), equal_weights(1))
+
+
+def _fit_flow(flow: TreeFlowRegressor, given: Array, log_ratio: Array, weight: Array, seed: int) -> FittedState:
+    """The user's flow, within the range."""
+    own = clone(flow).set_params(bounds=_bounds(log_ratio), random_state=seed)
     settings = read_settings(own.get_params(deep=False))
     if is_few(settings.resolution):  # ratios are numbers, however few there are
         settings = replace(settings, resolution=None)
-    fitted = fit_table(settings, (np.column_stack([x, left_out]), log_ratio, weight, None), None, NoCheckpoint())
-    link = Link(center, scale, slopes, _with_rare(fitted.attributes["mixture_"], rare, 1 / (total + 1)))
-    return FittedLink(link, bool(fitted.missing), bool(fitted.ended))
+    return fit_table(settings, (given, log_ratio, weight, None), None, NoCheckpoint())
 
 
-def _nan_moments(raw: Array, weight: Array) -> tuple[Array, Array]:
-    """Means of what is known, and standard deviations when the mean stands for what is not; infinite for constants."""
-    known = ~np.isnan(raw)
-    filled = np.where(known, raw, 0.0)
-    of_known = weight @ known
-    center = weight @ filled / np.where(of_known > 0, of_known, 1.0)
-    scale = np.sqrt(weight @ np.where(known, raw - center, 0.0) ** 2 / weight.sum())
+def _moments(raw: Array, weight: Array) -> tuple[Array, Array]:
+    """Weighted means and standard deviations of features (n, p); infinite for constants."""
+    center = weight @ raw / weight.sum()
+    scale = np.sqrt(weight @ (raw - center) ** 2 / weight.sum())
     return center, np.where(scale > 1e-9, scale, np.inf)
 
 
-def _ridge(z: Array, y: Array, n_effects: int, fold: Ints, weight: Array) -> tuple[Array, Array]:
-    """Slopes of standardised features z (n, p), and predictions (n,) of left-out rows; y's mean is not predicted."""
-    left_out = np.empty((len(RIDGES), len(y)))
+def _stacked_ridge(z: Array, y: Array, n_effects: int, fold: Ints, weight: Array) -> tuple[Array, Array]:
+    """Slopes of standardised features z (n, p), and predictions (n,) of left-out rows; y's mean is not predicted.
+
+    A sum of ridge regressions under all penalties, with weights that are not negative and fit left-out rows best.
+    """
+    center = weight @ y / weight.sum()
+    left_out = np.empty((len(y), len(_PENALTIES)))
     for train, test in splits(fold):
         w = weight[train]
         offset, mean = w @ y[train] / w.sum(), w @ z[train] / w.sum()
-        for i, slopes in enumerate(_ridge_path(z[train] - mean, y[train] - offset, n_effects, w)):
-            left_out[i, test] = offset + (z[test] - mean) @ slopes
-    best = int(np.argmin((left_out - y) ** 2 @ weight))
-    center = weight @ y / weight.sum()
-    slopes = _ridge_path(z, y - center, n_effects, weight)[best]
-    return slopes, left_out[best] - center
+        slopes = _ridge_path(z[train] - mean, y[train] - offset, n_effects, w)
+        left_out[test] = offset - center + (z[test] - mean) @ slopes
+    root = np.sqrt(weight)
+    shrink = np.sqrt(_SHRINKAGE) * left_out.std() * np.eye(len(_PENALTIES))
+    shares = nnls(np.vstack([root[:, None] * left_out, shrink]), np.append(root * (y - center), np.zeros(len(shrink))))[
+        0
+    ]
+    return _ridge_path(z, y - center, n_effects, weight) @ shares, left_out @ shares
 
 
-def _ridge_path(z: Array, y: Array, n_effects: int, weight: Array) -> list[Array]:
-    """Slopes under each penalty of what are no effects of the covariates."""
+def _ridge_path(z: Array, y: Array, n_effects: int, weight: Array) -> Array:
+    """Slopes (p, penalties) under each pair of penalties."""
     weighted = z.T * weight
     gram, target = weighted @ z, weighted @ y
     n_others = len(gram) - n_effects
-    penalties = [np.repeat([OWN_RIDGE, ridge], [n_effects, n_others]) for ridge in RIDGES]
-    return [solve(gram + np.diag(penalty), target, assume_a="pos") for penalty in penalties]
+    penalties = [np.repeat(pair, [n_effects, n_others]) for pair in _PENALTIES]
+    return np.column_stack([solve(gram + np.diag(penalty), target, assume_a="pos") for penalty in penalties])
 
 
 def _bounds(log_ratio: Array) -> tuple[float, float]:
@@ -114,11 +136,6 @@ def _bounds(log_ratio: Array) -> tuple[float, float]:
     """
     margin = _MARGIN * np.ptp(log_ratio) or 1.0
     return float(log_ratio.min() - margin), float(log_ratio.max() + margin)
-
-
-def _usual_flow() -> TreeFlowRegressor:
-    """A flow on a box with smooth nodes."""
-    return TreeFlowRegressor(base="box", structure="joint", stages=[Stage(Logistic(basis="auto"), max_depth=4)], c0=0.1)
 
 
 def _with_rare(flow: Mixture, rare: Mixture, weight: float) -> Mixture:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from treecdf._common.typing import Array
+from treecdf._common.typing import Array, Ints
 from treecdf.flows.composition.presence import Presence
 from treecdf.flows.composition.ratios import Link, Ratios
 
@@ -19,6 +19,11 @@ class At:
     x: Array  # (n, q): covariates; with counts the last column is the log of the depth
     floor: Array | None  # (n,): the smallest log ratio, of counts
     depth: Array | None  # (n,): reads asked for, of counts
+
+    def take(self, rows: Ints) -> At:
+        """Some of the rows."""
+        floor, depth = (None if part is None else part[rows] for part in (self.floor, self.depth))
+        return At(self.x[rows], floor, depth)
 
 
 def draw_ratios(
@@ -32,10 +37,7 @@ def draw_ratios(
     for k, link in enumerate(links):
         rows = np.flatnonzero(ratios.follows[:, k])
         given = link.given(at.x[rows], effects[rows], ratios.features(k)[rows])
-        u = uniforms[1][k, rows]
-        if exact or at.floor is not None:
-            own = link.quantile(u, given, None if at.floor is None else at.floor[rows])
-        else:
-            own = link.draw(u, given)
+        draw = link.quantile if exact else link.draw
+        own = draw(uniforms[1][k, rows], given, None if at.floor is None else at.floor[rows])
         ratios.put(k, rows, own)
     return ratios

@@ -17,8 +17,9 @@ from treecdf.data.scaling import Standardizer
 
 _KNOTS = (0.1, 0.3, 0.5, 0.7, 0.9)  # quantiles of a covariate at which its effect may bend
 _MOST_EFFECTS = 60  # effects of all covariates together, about; with many covariates there are fewer knots
-OWN_RIDGE = 1.0  # penalty of effects of the covariates
-RIDGES = (3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)  # penalties of effects of other taxa; left-out rows choose
+_RIDGE_OF_LINES = 1.0  # penalty of straight effects of the covariates
+_RIDGE_OF_BENDS = 60.0  # penalty of their hinges: a dozen persons tell little of bends (ADR 36)
+_RIDGES = (3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)  # penalties of effects of other taxa; left-out rows choose
 _TRIED_TAXA = 25  # taxa whose left-out rows choose the penalty
 _FAR = 10.0  # log odds of left-out rows are judged up to here
 _NEWTON_STEPS = 30  # steps of a logistic regression at most; about six are usual
@@ -49,6 +50,11 @@ class Effects:
     def width(self) -> int:
         """p, the number of effects."""
         return len(self.low) + sum(map(len, self.knots))
+
+    @property
+    def ridge(self) -> Array:
+        """Penalties (p,) of the effects on presences."""
+        return np.repeat([_RIDGE_OF_LINES, _RIDGE_OF_BENDS], [len(self.low), self.width - len(self.low)])
 
     def __call__(self, x: Array) -> Array:
         """Effects (n, p) of covariates x (n, q)."""
@@ -87,15 +93,16 @@ class Presence:
     largest: float  # log odds at most: what was never seen in n rows is not impossible
 
     @staticmethod
-    def fit(effects: Array, present: Bools, fold: Ints, weight: Array) -> Presence:
+    def fit(effects: Array, own: Array, present: Bools, fold: Ints, weight: Array) -> Presence:
         """One logistic regression a taxon, from effects (n, p) and presences (n, K); none was always absent.
 
-        Rows of the same fold (n,) are left out together when the penalty is chosen; weights (n,) count rows.
+        own (p,) are penalties of the effects. Rows of the same fold (n,) are left out together when the penalty of
+        other taxa is chosen; weights (n,) count rows.
         """
         order = np.argsort(np.abs(weight @ present / weight.sum() - 0.5), kind="stable")
         sorted_present = present[:, order]
-        ridge = _best_ridge(effects, sorted_present, fold, weight)
-        fits = [_fit_taxon(effects, sorted_present, k, ridge, weight) for k in range(len(order))]
+        ridge = _best_ridge(effects, own, sorted_present, fold, weight)
+        fits = [_fit_taxon(effects, sorted_present, k, _penalties(own, ridge, k), weight) for k in range(len(order))]
         intercept, slopes = np.array([fit[0] for fit in fits]), tuple(fit[1] for fit in fits)
         return Presence(order, intercept, slopes, float(np.log(4 * max(weight.sum(), 1.0))))
 
@@ -138,32 +145,37 @@ def _features(effects: Array, earlier: Bools) -> Array:
     return np.hstack([effects, share, earlier])
 
 
-def _fit_taxon(effects: Array, present: Bools, k: int, ridge: float, weight: Array) -> tuple[float, Array]:
+def _penalties(own: Array, ridge: float, k: int) -> Array:
+    """Penalties (p + 1 + k,) of the features of the k-th taxon."""
+    return np.concatenate([own, [_RIDGE_OF_LINES], np.full(k, ridge)])
+
+
+def _fit_taxon(effects: Array, present: Bools, k: int, ridge: Array, weight: Array) -> tuple[float, Array]:
     """Intercept and slopes of the k-th taxon."""
     features = _features(effects, present[:, :k])
     if present[:, k].all():
         # A row in which one of the taxa that were always present is absent has probability 1 / (n + 2).
         chance = 1 / (weight.sum() + 2) / present.all(axis=0).sum()
         return float(np.log1p(-chance) - np.log(chance)), np.zeros(features.shape[1])
-    return logistic(features, present[:, k], np.repeat([OWN_RIDGE, ridge], [features.shape[1] - k, k]), weight)
+    return logistic(features, present[:, k], ridge, weight)
 
 
-def _best_ridge(effects: Array, present: Bools, fold: Ints, weight: Array) -> float:
+def _best_ridge(effects: Array, own: Array, present: Bools, fold: Ints, weight: Array) -> float:
     """The penalty of effects of other taxa under which the presences of left-out rows are most likely."""
     varied = np.flatnonzero(~present.all(axis=0))[1:]
     if not len(varied):
-        return RIDGES[-1]
+        return _RIDGES[-1]
     tried = varied[np.unique(np.linspace(0, len(varied) - 1, _TRIED_TAXA).astype(int))]
-    best, best_ridge = -np.inf, RIDGES[-1]
-    for ridge in reversed(RIDGES):
-        total = sum(_left_out(effects, present, k, ridge, fold, weight) for k in tried)
+    best, best_ridge = -np.inf, _RIDGES[-1]
+    for ridge in reversed(_RIDGES):
+        total = sum(_left_out(effects, present, k, _penalties(own, ridge, k), fold, weight) for k in tried)
         if total <= best:
             break  # the likelihood of left-out rows has one hill
         best, best_ridge = total, ridge
     return best_ridge
 
 
-def _left_out(effects: Array, present: Bools, k: int, ridge: float, fold: Ints, weight: Array) -> float:
+def _left_out(effects: Array, present: Bools, k: int, ridge: Array, fold: Ints, weight: Array) -> float:
     """Log-likelihood of the k-th taxon's presence in rows left out."""
     total = 0.0
     for train, test in splits(fold):

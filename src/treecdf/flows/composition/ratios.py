@@ -42,12 +42,16 @@ class Ratios:
         return self.log_y[:, k] - self.log_total[:, k]
 
     def features(self, k: int) -> Array:
-        """Features (n, K + k) that the ratio of taxon k is predicted from.
+        """Features (n, K) that the ratio of taxon k is predicted from.
 
-        All presences, and the logs of the taxa before it relative to their total (NaN where absent).
+        Logs of the taxa before it relative to their total, and presences of itself and the others. Of the taxa before
+        it those that are absent have half of the smallest that is present.
         """
-        before = np.where(self.present[:, :k], self.log_y[:, :k] - self.log_total[:, [k]], np.nan)
-        return np.hstack([self.present, before])
+        if not k:
+            return self.present.astype(np.float64)
+        before = np.where(self.present[:, :k], self.log_y[:, :k] - self.log_total[:, [k]], 0.0)
+        least = before.min(axis=1, keepdims=True) + np.log(0.5)
+        return np.hstack([np.where(self.present[:, :k], before, least), self.present[:, k:]])
 
     def put(self, k: int, rows: Ints, log_ratio: Array) -> None:
         """Set the ratios of taxon k in some rows: those where it follows others."""
@@ -79,19 +83,45 @@ class Link:
     slopes: Array  # of the linear prediction
     flow: Mixture
 
-    def draw(self, u: Array, given: Array) -> Array:
-        """Log ratios (n,) made of independent uniforms u (n,) at covariates of the flow (n, q + 1)."""
-        return self.flow.draw(u[:, None, None], given)[:, 0, 0]
+    def draw(self, u: Array, given: Array, floor: Array | None) -> Array:
+        """Log ratios (n,) made of independent uniforms u (n,), of those that are not below floors (n,).
+
+        `given` (n, q + 1) are the flow's covariates. A level picks the member of the flow, and what is left of it is
+        the level in that member.
+        """
+        members = self.flow.members
+        below = np.zeros((len(u), len(members)))
+        if floor is not None:
+            for j, member in enumerate(members):
+                below[:, j] = member.forward_and_log_det(floor[:, None, None], given)[0][:, 0, 0]
+        below = np.minimum(below, _MOST_BELOW)
+        mass = np.exp(self.flow.log_weights_at(given)) * (1 - below)
+        reached = np.cumsum(mass, axis=1) / mass.sum(axis=1, keepdims=True)
+        picked = (u[:, None] > reached[:, :-1]).sum(axis=1)
+        start = np.column_stack([np.zeros(len(u)), reached])
+        drawn = np.empty(len(u))
+        for j, member in enumerate(members):
+            rows = np.flatnonzero(picked == j)
+            level = np.clip((u[rows] - start[rows, j]) / (start[rows, j + 1] - start[rows, j]), 0.0, 1.0)
+            level = below[rows, j] + (1 - below[rows, j]) * level
+            drawn[rows] = member.draw(level[:, None, None], given[rows])[:, 0, 0]
+        return drawn
 
     def quantile(self, u: Array, given: Array, floor: Array | None) -> Array:
-        """Log ratios (n,) at levels u (n,), of those that are not below floors (n,): equal levels, similar ratios."""
+        """The same, so that equal levels give similar ratios: exact quantiles of a flow of many members.
+
+        With two, the usual flow and what is beyond its range, the second is only for the highest levels, and `draw`
+        does as well.
+        """
+        if len(self.flow.members) <= 2:
+            return self.draw(u, given, floor)
         if floor is not None:
             below = self._below(floor, given)
             u = below + (1 - below) * u
         return self.flow.inverse(u[:, None, None], given)[:, 0, 0]
 
     def level(self, log_ratio: Array, given: Array, floor: Array | None) -> Array:
-        """Levels (n,) of log ratios (n,): the inverse of `quantile`."""
+        """Levels (n,) of log ratios (n,): their CDF among those that are not below floors (n,)."""
         u = self.flow.forward_and_log_det(log_ratio[:, None, None], given)[0][:, 0, 0]
         if floor is not None:
             below = self._below(floor, given)
@@ -118,5 +148,5 @@ class Link:
 
 
 def standardized(raw: Array, center: Array, scale: Array) -> Array:
-    """Features in standard deviations, held where far off; unknown ones (NaN) are 0."""
-    return np.clip(np.where(np.isnan(raw), 0.0, (raw - center) / scale), -_FAR, _FAR)
+    """Features in standard deviations, held where far off."""
+    return np.clip((raw - center) / scale, -_FAR, _FAR)

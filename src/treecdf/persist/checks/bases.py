@@ -10,6 +10,7 @@ from treecdf.bases.box import Support
 from treecdf.bases.conditional import Conditional
 from treecdf.bases.learners.boosting import BoostedScores
 from treecdf.bases.learners.network import FittedNetworks
+from treecdf.bases.linear_mixture import LinearMixture
 from treecdf.bases.linear_scale import LinearScale
 from treecdf.bases.mean import Mean
 from treecdf.bases.nearness import Nearness
@@ -74,7 +75,7 @@ def _student(part: Student, q: int, visit: Visit) -> None:
 
 def _conditional(part: Conditional, q: int, visit: Visit) -> None:
     visit(part.transform, q, OutcomeTransform)
-    visit(part.components, q, Stacked, BoostedMixture, NetworkMixture)
+    visit(part.components, q, Stacked, BoostedMixture, NetworkMixture, LinearMixture)
     expect(type(part.tail) is int and 0 <= part.tail < len(DEGREES), "a tail")
     expect_number(part.floor, "floor", high=10.0)
     expect_number(part.log_broad, "log_broad", high=-1e-12)
@@ -135,6 +136,11 @@ def _network_mixture(part: NetworkMixture, q: int, visit: Visit) -> None:
     expect_number(part.shift, "shift", -100.0, 100.0)
 
 
+def _linear_mixture(part: LinearMixture, q: int, visit: Visit) -> None:
+    expect_array(part.slopes, "slopes", (-1, 1 + q), low=-_LARGEST, high=_LARGEST)
+    expect(len(part.slopes) > 0 and len(part.slopes) % 3 == 0, "a log scale, a logit and a location of each component")
+
+
 def _linear_scale(part: LinearScale, q: int, visit: Visit) -> None:
     expect_array(part.slopes, "slopes", (q,))
     expect_number(part.offset, "offset")
@@ -176,6 +182,7 @@ CHECKS: dict[type, Check] = {
     Stacked: _stacked,
     Nearness: _nearness,
     BoostedMixture: _boosted_mixture,
+    LinearMixture: _linear_mixture,
     NetworkMixture: _network_mixture,
     LinearScale: _linear_scale,
     OutcomeTransform: _transform,

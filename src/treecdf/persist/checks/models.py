@@ -110,9 +110,9 @@ def check_compositional(fitted: Mapping[str, FromFile]) -> None:
     visit(fitted["presence_"], effects.width, Presence)
     expect(len(fitted["presence_"].order) == len(order), "presences of the taxa of order_")
     expect_tuple(links, "links_", len(order))
-    for k, link in enumerate(links):
+    for link in links:
         visit(link, q + 1, Link)
-        expect(len(link.center) == effects.width + len(order) + k, "features of a log ratio")
+        expect(len(link.center) == effects.width + len(order), "features of a log ratio")
 
 
 def _check_covariates(fitted: Mapping[str, FromFile], visit: Visit) -> tuple[int, int]:
