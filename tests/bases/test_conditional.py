@@ -15,7 +15,7 @@ from treecdf._kernels.mixtures import mixture_forward, mixture_inverse, mixture_
 from treecdf._kernels.tails import DEGREES, NORMAL
 from treecdf._kernels.tails import T5 as TAIL5
 from treecdf.bases.components import choose_tail
-from treecdf.bases.conditional import Conditional
+from treecdf.bases.conditional import Conditional, _broad_weight
 from treecdf.bases.learners import BoostedMean, Polynomial, as_learner
 from treecdf.bases.linear_scale import LinearScale
 from treecdf.bases.mean import TrainingRows
@@ -809,6 +809,46 @@ def test_logarithms_go_forth_and_back_and_straight_beyond_their_ends():
     assert far[1] - far[0] == pytest.approx(far[2] - far[1])
     assert OutcomeTransform.fit_log(np.linspace(10, 20, 50), np.ones(50), 0.0) is None
     assert OutcomeTransform.fit_log(np.zeros(50), np.ones(50), 0.0) is None
+
+
+@pytest.mark.parametrize("power", [0.5, 0.75, 1.25, 1.5])
+def test_powers_go_forth_and_back_and_straight_beyond_their_ends(power):
+    _, y, _ = lognormal(spread=0.5)
+    transform = OutcomeTransform.fit(y, np.ones(len(y)), power)
+    points = np.r_[y, -1e9, -50.0, 1e4, 1e12]
+    g, log_slope = transform.forward(points)
+    np.testing.assert_allclose(transform.inverse(g), points, rtol=1e-9, atol=1e-12)
+    assert transform.ends[0] < g[: len(y)].min() < g[: len(y)].max() < transform.ends[1]
+    step = 1e-6 * np.abs(points) + 1e-9
+    rise = (transform.forward(points + step)[0] - transform.forward(points - step)[0]) / (2 * step)
+    np.testing.assert_allclose(np.log(rise), log_slope, atol=1e-5)
+    for side in (-1e8, 1e8):
+        far = transform.forward(side * np.arange(1, 4))[0]
+        assert far[1] - far[0] == pytest.approx(far[2] - far[1])
+
+
+def test_the_broad_component_has_the_weight_that_rows_ask_for_and_no_more():
+    z = np.random.default_rng(0).normal(size=400)
+    narrow, ones = stats.norm.logpdf(z), np.ones(400)
+    alike = stats.norm.logpdf(z, scale=1.1)  # rows cannot tell it from the others
+    assert np.exp(_broad_weight(narrow, alike, ones)) == pytest.approx(0.5 / 401)
+    z[:40] *= 10
+    narrow, broad = stats.norm.logpdf(z), stats.norm.logpdf(z, scale=10)
+    assert 0.04 < np.exp(_broad_weight(narrow, broad, ones)) < 0.1
+    twice = _broad_weight(np.repeat(narrow, 2), np.repeat(broad, 2), np.ones(800))
+    assert twice == pytest.approx(_broad_weight(narrow, broad, 2 * ones))
+
+
+@pytest.mark.parametrize("noise", [0.5, 1.0])
+def test_moments_of_lognormal_outcomes_are_not_those_of_the_broad_component(noise):
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(500, 2))
+    y = np.exp(0.7 * x[:, 0] + noise * rng.normal(size=500))
+    distribution = TreeFlowRegressor(effort="fast", random_state=0).fit(x, y).predict_distribution(x)
+    mean = np.exp(0.7 * x[:, 0] + noise**2 / 2)
+    std = mean * np.sqrt(np.exp(noise**2) - 1)
+    assert 0.9 < np.median(distribution.mean() / mean) < 1.1
+    assert 0.8 < np.median(distribution.std() / std) < 1.3
 
 
 @pytest.mark.parametrize("bounds", [None, (0, None)])

@@ -62,10 +62,31 @@ def test_new_rows_of_many_covariates_are_no_novelty_on_few_rows():
 
 def test_missing_values_come_from_rows_that_are_near_otherwise():
     x = np.column_stack([X[:, 0], X[:, 0], X[:, 1]])
-    versions = reach(x).filled(np.array([[0.5, np.nan, 0.2]]))
+    versions, caution = reach(x).filled(np.array([[0.5, np.nan, 0.2]]))
     assert (versions[0, :, [0, 2]] == [[0.5], [0.2]]).all()
     assert np.abs(versions[0, :, 1] - 0.5).max() < 0.3
     assert len(np.unique(versions[0, :, 1])) > 5
+    assert caution[0] < 1.1
+
+
+def test_missing_values_follow_a_line_through_the_known_ones():
+    rng = np.random.default_rng(2)
+    x = rng.normal(size=(400, 4))
+    x[:, 0] = x[:, 1] + x[:, 2] - x[:, 3] + 0.1 * rng.normal(size=400)
+    asked = rng.normal(size=(50, 4))
+    asked[:, 0] = np.nan
+    versions, _ = reach(x).filled(asked)
+    expected = asked[:, 1] + asked[:, 2] - asked[:, 3]
+    assert np.sqrt(np.mean((versions[..., 0] - expected[:, None]) ** 2)) < 0.2
+
+
+def test_columns_of_few_values_keep_their_values_and_ask_for_caution():
+    rng = np.random.default_rng(3)
+    level = rng.integers(0, 3, 400).astype(float)
+    x = np.column_stack([level, level + 0.1 * rng.normal(size=400)])
+    versions, caution = reach(x).filled(np.array([[np.nan, 0.5]]))
+    assert set(versions[0, :, 0]) <= {0.0, 1.0, 2.0}
+    assert caution[0] == 1.5
 
 
 def test_nothing_changes_among_the_training_rows():
@@ -84,7 +105,7 @@ def test_far_away_there_is_the_distribution_of_all_outcomes():
 
 def test_versions_are_put_together_by_their_moments():
     versions = np.array([[[1.0, 0.0, np.log(0.25)], [3.0, 0.0, np.log(0.75)]]])
-    location, log_scale, log_weight = averaged(versions, 1.0)[0]
+    location, log_scale, log_weight = averaged(versions, np.array([1.5]), 1.0)[0]
     assert location == 2
     assert np.exp(2 * log_scale) == pytest.approx(1 + 1.5)
     assert np.exp(log_weight) == pytest.approx(0.5)

@@ -8,12 +8,16 @@ from functools import cached_property
 
 import numpy as np
 
-from treecdf._common.typing import Array, Ints
+from treecdf._common.typing import Array, Bools, Ints
 from treecdf.bases.learners.grouping import means_of_rows
 
 _MOST_POINTS = 500  # training rows that are remembered
-_N_DONORS = 20  # remembered rows whose values take the place of missing ones
-_CAUTION = 1.5  # times the variance between these: they are few, and so may be the levels of a category
+_N_DONORS = 40  # remembered rows whose values take the place of missing ones
+_CAUTION = 25.0  # the variance between these is taken times 1 + this / the number of values of a missing column
+_MOST_CAUTION = 1.5  # but not times more than this: the levels of a category may be few
+_MOST_SLOPES = 64  # covariates up to which missing values are moved by a regression on those that are known
+_RIDGE = 10.0  # remembered rows that the penalty of this regression is worth
+_FEW_VALUES = 20  # columns of no more values are categories or counts, and keep their values
 _TYPICAL = 0.99  # share of the training rows that are nearer to another one than `near`
 _MOST_BLOCKS = 64  # of covariates whose relevance is looked at, and covariates of principal components
 _MATTERS = 0.02  # relevance of a block from which on its covariates are looked at one by one
@@ -115,12 +119,37 @@ class Reach:
             found[rows] = (squared <= (_LIKE * self.size) ** 2).sum(axis=1)
         return found
 
-    def filled(self, x: Array) -> Array:
-        """Versions (n, k, q) of rows x (n, q), missing values taken from k remembered rows that are near otherwise."""
+    def filled(self, x: Array) -> tuple[Array, Array]:
+        """Versions (n, k, q) of rows x (n, q), missing values taken from k remembered rows that are near otherwise.
+
+        Values of columns with many values are moved by what the known columns of both rows say of them. The second
+        array (n,) is by how much the variance between versions is to be taken larger.
+        """
         known = ~np.isnan(x)
         squared = _squared_distances(np.where(known, x, 0.0), self.points, known)
-        donors = np.argsort(squared, axis=1, kind="stable")[:, :_N_DONORS]
-        return np.where(known[:, None, :], x[:, None, :], self.points[donors])
+        donors = self.points[np.argsort(squared, axis=1, kind="stable")[:, :_N_DONORS]]
+        versions = np.where(known[:, None, :], x[:, None, :], donors)
+        n_values = np.array([len(np.unique(column)) for column in self.points.T])
+        most = np.where(known, 1, n_values).max(axis=1)
+        caution = np.minimum(1 + _CAUTION / most, _MOST_CAUTION)
+        patterns, kind = np.unique(known, axis=0, return_inverse=True)
+        for number, given in enumerate(patterns):
+            moved = np.flatnonzero(~given & (n_values > _FEW_VALUES))
+            if len(moved) and given.any() and x.shape[1] <= _MOST_SLOPES:
+                rows = kind.ravel() == number
+                rise = (versions[rows] - donors[rows])[..., given] @ self._slopes(given, moved)
+                low, high = (end[moved] for end in self.columns)
+                versions[np.ix_(rows, np.arange(versions.shape[1]), moved)] = np.clip(
+                    donors[rows][..., moved] + rise, low, high
+                )
+        return versions, caution
+
+    def _slopes(self, given: Bools, moved: Ints) -> Array:
+        """Slopes (k, m) of some columns on those that are given, by a ridge regression on the remembered rows."""
+        centered = self.points - self.points.mean(axis=0)
+        known, sought = centered[:, given], centered[:, moved]
+        size = known.T @ known
+        return np.asarray(np.linalg.solve(size + _RIDGE * np.eye(len(size)), known.T @ sought))
 
 
 def _beyond(values: Array, ends: tuple[Array, Array]) -> Array:
@@ -210,13 +239,14 @@ def widened(parameters: Array, excess: Array, widest: float, middle: float, log_
     return np.hstack([location + far**2 * (middle - location), log_scale, log_weight])
 
 
-def averaged(parameters: Array, unit: float) -> Array:
+def averaged(parameters: Array, caution: Array, unit: float) -> Array:
     """Parameters (n, 3 J) of mixtures whose components have the moments of k versions of them (n, k, 3 J).
 
-    unit: scale of a component of standard deviation 1.
+    caution: by how much (n,) the variance between versions is taken larger; unit: scale of a component of standard
+    deviation 1.
     """
     location, log_scale, log_weight = np.split(parameters, 3, axis=2)
     mean = location.mean(axis=1)
     between = ((location - mean[:, None]) ** 2).mean(axis=1)
-    variance = np.exp(2 * log_scale).mean(axis=1) + _CAUTION * unit**2 * between
+    variance = np.exp(2 * log_scale).mean(axis=1) + caution[:, None] * unit**2 * between
     return np.hstack([mean, np.log(variance) / 2, np.log(np.exp(log_weight).mean(axis=1))])

@@ -13,7 +13,9 @@ from treecdf.bases.rotation import length_of_constant
 
 _WIDE = 30.0  # ratio of the 95 % to the 5 % quantile of distances from which on logarithms are tried (ADR 15)
 _WIDEST = 0.9  # a scale over the inner nine tenths of the outcomes at most: 3 times that of a normal distribution
-_MARGIN = 1.0  # standard deviations beyond the training outcomes where a logarithm goes over into a straight line
+_MARGIN = (
+    1.0  # transformed standard deviations beyond the training outcomes where a curve goes over into a straight line
+)
 
 
 @dataclass(frozen=True)
@@ -21,7 +23,8 @@ class OutcomeTransform:
     """y -> z = (y - center) / scale -> Yeo-Johnson with exponent `power`; 1 leaves z as it is.
 
     With a `unit` above 0, y -> asinh((y - origin) / unit) comes first, which is the logarithm of large numbers. Beyond
-    `ends` of z it goes on as a straight line, so that mean and variance exist.
+    `ends` of the transformed outcome it goes on as a straight line: tails of y are those of the components, and mean
+    and variance exist where theirs do.
     """
 
     center: float
@@ -41,9 +44,9 @@ class OutcomeTransform:
         low, middle, high = (weighted_quantile(y, weight, level) for level in (0.05, 0.5, 0.95))
         widest = _WIDEST * (high - low)
         if 0 < widest < moments.std:
-            return OutcomeTransform(middle, widest, power)
+            return OutcomeTransform(middle, widest, power)._straight_beyond(y)
         scale = float(moments.std) or float(length_of_constant(moments.middle))
-        return OutcomeTransform(float(moments.mean), scale, power)
+        return OutcomeTransform(float(moments.mean), scale, power)._straight_beyond(y)
 
     @staticmethod
     def fit_log(y: Array, weight: Array, origin: float) -> OutcomeTransform | None:
@@ -55,8 +58,14 @@ class OutcomeTransform:
         unit = float(low / 10)
         logs = np.arcsinh((y - origin) / unit)
         plain = OutcomeTransform.fit(logs, weight)
-        z = (logs - plain.center) / plain.scale
-        return replace(plain, origin=origin, unit=unit, ends=(float(z.min()) - _MARGIN, float(z.max()) + _MARGIN))
+        return replace(plain, origin=origin, unit=unit)._straight_beyond(y)
+
+    def _straight_beyond(self, y: Array) -> OutcomeTransform:
+        """The same with `ends` a little beyond the training outcomes y (n,); a straight line needs none."""
+        if self.power == 1 and self.unit == 0:
+            return self
+        g = self._curved(y)[0]
+        return replace(self, ends=(float(g.min()) - _MARGIN, float(g.max()) + _MARGIN))
 
     @property
     def name(self) -> str:
@@ -67,8 +76,32 @@ class OutcomeTransform:
 
     def forward(self, y: Array) -> tuple[Array, Array]:
         """Transformed outcomes and the logs of the derivative, both of the shape of y."""
+        g, log_slope = self._curved(y)
+        for end, is_beyond in zip(self.ends, (g < self.ends[0], g > self.ends[1]), strict=True):
+            if is_beyond.any():
+                y_end, log_rise = self._line(end)
+                with np.errstate(over="ignore"):
+                    straight = np.clip(end + (y - y_end) * np.exp(-log_rise), -FAR, FAR)
+                g, log_slope = np.where(is_beyond, straight, g), np.where(is_beyond, -log_rise, log_slope)
+        return g, log_slope
+
+    def inverse(self, g: Array) -> Array:
+        """Inverse of `forward`; infinite where g is beyond its range."""
+        y = self._curved_inverse(np.clip(g, *self.ends))
+        for end, is_beyond in zip(self.ends, (g < self.ends[0], g > self.ends[1]), strict=True):
+            if is_beyond.any():
+                y_end, log_rise = self._line(end)
+                with np.errstate(over="ignore"):
+                    y = np.where(is_beyond, y_end + (g - end) * np.exp(log_rise), y)
+        return y
+
+    def _curved(self, y: Array) -> tuple[Array, Array]:
+        """`forward` as if there were no `ends`."""
         if self.unit > 0:
-            return self._log_forward(y)
+            with np.errstate(over="ignore"):
+                part = np.clip((y - self.origin) / self.unit, -FAR, FAR)
+            log_slope = -np.log(np.hypot(1.0, part)) - np.log(self.unit) - np.log(self.scale)
+            return (np.arcsinh(part) - self.center) / self.scale, log_slope
         with np.errstate(over="ignore"):
             z = np.clip((y - self.center) / self.scale, -FAR, FAR)
         if self.power == 1:
@@ -88,46 +121,22 @@ class OutcomeTransform:
         with np.errstate(over="ignore"):
             return np.minimum(np.maximum((y - self.center) / self.scale, -FAR), FAR), 1 / self.scale
 
-    def inverse(self, g: Array) -> Array:
-        """Inverse of `forward`; infinite where g is beyond its range."""
+    def _curved_inverse(self, g: Array) -> Array:
+        """`inverse` as if there were no `ends`."""
         if self.unit > 0:
-            return self._log_inverse(g)
+            return np.asarray(self.origin + self.unit * np.sinh(self.center + self.scale * g))
         if self.power != 1:
             upper, lower = self.power, 2 - self.power
             up, down = np.maximum(g, 0.0), np.maximum(-g, 0.0)
             with np.errstate(over="ignore"):
                 g = np.where(g >= 0, _inverse_boxcox1p(up, upper), -_inverse_boxcox1p(down, lower))
         with np.errstate(over="ignore"):
-            return self.center + self.scale * g
-
-    def _log_forward(self, y: Array) -> tuple[Array, Array]:
-        """`forward` of logarithms."""
-        with np.errstate(over="ignore"):
-            part = np.clip((y - self.origin) / self.unit, -FAR, FAR)
-        z = (np.arcsinh(part) - self.center) / self.scale
-        log_slope = -np.log(np.hypot(1.0, part)) - np.log(self.unit) - np.log(self.scale)
-        for end, is_beyond in zip(self.ends, (z < self.ends[0], z > self.ends[1]), strict=True):
-            y_end, log_rise = self._line(end)
-            with np.errstate(over="ignore"):
-                straight = np.clip(end + (y - y_end) * np.exp(-log_rise), -FAR, FAR)
-            z, log_slope = np.where(is_beyond, straight, z), np.where(is_beyond, -log_rise, log_slope)
-        return z, log_slope
-
-    def _log_inverse(self, g: Array) -> Array:
-        """`inverse` of logarithms."""
-        inside = np.clip(g, *self.ends)
-        y = self.origin + self.unit * np.sinh(self.center + self.scale * inside)
-        for end, is_beyond in zip(self.ends, (g < self.ends[0], g > self.ends[1]), strict=True):
-            y_end, log_rise = self._line(end)
-            with np.errstate(over="ignore"):
-                y = np.where(is_beyond, y_end + (g - end) * np.exp(log_rise), y)
-        return y
+            return np.asarray(self.center + self.scale * g)
 
     def _line(self, end: float) -> tuple[float, float]:
         """The outcome at an end, and the log of its derivative there."""
-        at = self.center + self.scale * end
-        log_rise = np.log(np.cosh(at)) + np.log(self.unit) + np.log(self.scale)
-        return float(self.origin + self.unit * np.sinh(at)), float(log_rise)
+        y_end = self._curved_inverse(np.array(end))
+        return float(y_end), -float(self._curved(y_end)[1])
 
 
 def _inverse_boxcox1p(g: Array, power: float) -> Array:
