@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import treecdf._kernels.histogram
 from treecdf._kernels.histogram import add_histograms, add_leaves, best_splits, grow, send_down, sums_of_children
 
 N_BINS, DEPTH = 7, 3
@@ -88,6 +89,26 @@ def test_columns_in_which_most_rows_have_the_same_bin_are_the_twins(order, commo
         expected = naive(codes, np.flatnonzero(root == k), gradient, hessian, range(4), DEPTH)
         for i, value in expected.items():
             np.testing.assert_allclose(found[i], value, atol=1e-9)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_siblings_by_subtraction_are_those_that_are_added_up(weighted, monkeypatch):
+    """Where histograms of a level are too many to be kept, rows of both siblings are added up; splits are the same."""
+    rng = np.random.default_rng(0)
+    codes, root, gradient, hessian = problem(8, n=400, q=5, n_roots=2)
+    codes[3] = np.where(rng.random(400) < 0.1, codes[3], 1)
+    weight = rng.uniform(0.1, 2.0, 400) if weighted else np.ones(400)
+    given = weight[:, None] * gradient, weight[:, None] * hessian, weight, np.arange(5), N_BINS, 4.0, 0.7
+    trees = []
+    for most in (None, 0):
+        if most is not None:
+            monkeypatch.setattr(treecdf._kernels.histogram, "_MOST_KEPT", most)
+        tree = [np.zeros((2, 2**DEPTH - 1), np.int64) for _ in range(3)] + [np.zeros((2, 2**DEPTH, 1))]
+        getattr(grow, "py_func", grow)(codes, np.arange(400), root.copy(), *given, *tree)
+        trees.append(tree)
+    assert (trees[0][0] >= 0).sum() > 8
+    for one, other in zip(*trees, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12)
 
 
 def test_only_given_rows_and_columns_count():

@@ -11,6 +11,8 @@ import numpy as np
 from treecdf._kernels.compiling import inlined_kernel, ordered_kernel
 
 _TILE_SUMS = 2**16  # numbers of the histograms that are made at a time (512 kB), so that they stay in the cache
+# Numbers of the histograms of a level that are kept for the next (32 MB), where one of two siblings is a difference.
+_MOST_KEPT = 2**22
 _TILE_ROWS = 512  # rows that go through a tree together when it predicts
 # Levels of a tree whose nodes are compared with all rows of a tile, in vector units: cheaper than to walk down row by
 # row as long as a level has few nodes
@@ -35,27 +37,41 @@ def grow(
     n_roots, n_leaves, n_outputs = leaf.shape
     size = 2 * n_outputs + 1
     used, common, rare, begin_rare = _look_at_columns(codes, rows, columns, n_bins)
+    n_sums = size * used.sum()
+    above, kept = np.zeros((0, 0, size)), np.zeros((0, 0, size))  # histograms of the last level and of this one
     level, width = np.int64(0), np.int64(1)  # its nodes in a tree; plain numbers would be compiled for as well
     while width < n_leaves:
         n_nodes = n_roots * width
         totals, best = np.zeros((n_nodes, size)), np.zeros((n_nodes, 2))
-        first = 0
+        learners, few, begin_few, light = rows, rare, begin_rare, np.zeros(n_nodes, np.bool_)
+        if len(above):
+            learners, few, begin_few = _light_rows(rows, place, rare, begin_rare, light)
+        keeps = 2 * width < n_leaves and n_nodes * n_sums <= _MOST_KEPT
+        kept = np.empty((n_nodes, n_sums // size, size)) if keeps else above[:0]
+        first, at = 0, 0
         while first < len(columns):
             tile = _n_columns(used[first:], _TILE_SUMS // (n_nodes * size))
             some, begin = columns[first : first + tile], _begins(used[first : first + tile])
             sums = np.zeros((n_nodes, begin[-1], size))
-            own = common[first : first + tile], rare, begin_rare[first:]
-            _add_ragged(codes, rows, place, (gradient, hessian, weight), some, begin, own, sums)
+            own = common[first : first + tile], few, begin_few[first:]
+            _add_ragged(codes, learners, place, (gradient, hessian, weight), some, begin, own, sums)
+            if len(above):
+                _fill_heavy(sums, above, at, begin, own[0] < 0, light)
             if first == 0:
                 whole = sums[:, : begin[1]]
                 if common[0] >= 0:
                     whole = _sums_of_nodes(rows, place, gradient, hessian, weight, n_nodes)
                 _begin_splits(whole, width, ridge, totals, best, column, cut, missing_left)
-            _fill_common(sums, begin, common[first : first + tile], totals)
+            _fill_common(sums, begin, own[0], totals)
+            if len(above):
+                _fill_heavy(sums, above, at, begin, own[0] >= 0, light)
             limits = n_bins, min_rows, ridge
             _improve_ragged(sums, begin, width, some, limits, totals, best, column, cut, missing_left)
-            first += tile
+            if keeps:
+                kept[:, at : at + begin[-1]] = sums
+            first, at = first + tile, at + begin[-1]
         send_down(codes, rows, place, level, column, cut, missing_left)
+        above = kept
         width *= 2
         level += 1
     totals = np.zeros((n_roots * n_leaves, n_outputs, 2))
@@ -68,6 +84,56 @@ def grow(
             for o in range(n_outputs):
                 total = totals[root * n_leaves + k, o]
                 leaf[root, k, o] = -total[0] / (total[1] + ridge)
+
+
+@ordered_kernel
+def _light_rows(rows, place, rare, begin_rare, light):
+    """The rows of the lighter of two siblings each, in order; rows of the other one need not be added up.
+
+    light (nodes,) becomes True for these nodes. The second and third result are `rare` and `begin_rare` of
+    `_look_at_columns` for these rows.
+    """
+    count = np.zeros(len(light), np.int64)
+    for i in rows:
+        count[place[i]] += 1
+    n_light = 0
+    for node in range(0, len(light), 2):
+        lighter = node if count[node] <= count[node + 1] else node + 1
+        light[lighter] = True
+        n_light += count[lighter]
+    chosen, number, m = np.empty(n_light, rows.dtype), np.full(len(rows) if len(rare) else 0, -1), 0
+    for r in range(len(rows)):
+        if light[place[rows[r]]]:
+            chosen[m] = rows[r]
+            if len(rare):
+                number[r] = m
+            m += 1
+    few, begin, m = np.empty(len(rare), np.int64), np.zeros(len(begin_rare), np.int64), 0
+    for c in range(len(begin_rare) - 1):
+        for k in range(begin_rare[c], begin_rare[c + 1]):
+            if number[rare[k]] >= 0:
+                few[m] = number[rare[k]]
+                m += 1
+        begin[c + 1] = m
+    return chosen, few[:m], begin
+
+
+@ordered_kernel
+def _fill_heavy(sums, above, at, begin, chosen, light):
+    """Fill the histograms of the nodes that are not light: those of their parents less those of their siblings.
+
+    above (parents, bins of all columns, 2 K + 1), where the columns of sums begin `at`; chosen (k,): which of these.
+    """
+    for c in range(len(chosen)):
+        if not chosen[c]:
+            continue
+        for node in range(len(light)):
+            if light[node]:
+                continue
+            parent, sibling = node // 2, node + 1 - 2 * (node % 2)
+            for b in range(begin[c], begin[c + 1]):
+                for s in range(sums.shape[2]):
+                    sums[node, b, s] = above[parent, at + b, s] - sums[sibling, b, s]
 
 
 @ordered_kernel
