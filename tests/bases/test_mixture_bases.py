@@ -263,6 +263,9 @@ def test_families_of_no_use_are_dropped():
     assert (kept, weights.tolist()) == ([1], [1.0])
     kept, weights = weigh_families(np.column_stack([good, good]), weight)
     assert (kept, weights.tolist()) == ([0], [1.0])  # of two that say the same, the first
+    kept, _ = weigh_families(np.column_stack([good, good + 0.004]), weight)
+    assert kept == [0]  # the first is simpler, and the other adds two nats to all rows together
+    assert weigh_families(np.column_stack([good, good + 0.02]), weight)[0] == [1]
     assert weigh_families(np.column_stack([unknown, unknown]), weight)[0] == [0, 1]
     two = np.where(y > 0, 1.0, -5.0)
     kept, weights = weigh_families(np.column_stack([two, -two, good - 9]), weight)

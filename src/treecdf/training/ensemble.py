@@ -26,12 +26,7 @@ from treecdf.flows.mixture import Mixture
 from treecdf.flows.regions import Regions, fit_regions
 from treecdf.flows.results import EndedStage, Family, Fitted, History, ended_stages
 from treecdf.flows.weights import TRAINING_RULES, equal_weights, likelihood_weights, maximise, stacked_weights
-from treecdf.training.boosting import (
-    LeftOut,
-    fit_conditional_flows,
-    fit_flow,
-    fit_streamed_flow,
-)
+from treecdf.training.boosting import LeftOut, fit_conditional_flows, fit_flow, fit_streamed_flow
 from treecdf.training.context import TrainingContext
 from treecdf.training.defaults import are_enough_for_network_mixtures
 from treecdf.training.jobs import Job, Workers
@@ -100,12 +95,15 @@ def weigh_families(left_out: Array, weight: Array) -> tuple[list[int], Array]:
     """The families worth keeping, by number, and their weights.
 
     left_out (n, families) are log densities of rows, NaN where all members saw them; weight (n,) is that of the rows.
-    A family without which left-out rows are hardly less likely is dropped: every family takes time in prediction.
+    A family without which left-out rows are hardly less likely is dropped: every family takes time in prediction. The
+    first is the simplest, and stands alone if the others add hardly anything to it.
     """
     kept = list(range(left_out.shape[1]))
     known = np.isfinite(left_out).all(axis=1)
     left_out, weight = left_out[known], weight[known]
     weights = maximise(left_out, weight, np.ones(len(kept)))
+    if known.any() and weight @ (logsumexp(left_out, axis=1, b=weights) - left_out[:, 0]) < _WORTH_A_FAMILY_IN_ALL:
+        return [0], np.ones(1)
     while len(kept) > 1 and known.any():
         last = len(kept) - 1 - int(np.argmin(weights[::-1]))  # of equal weights the last, as the first are simpler
         rest = kept[:last] + kept[last + 1 :]
@@ -171,8 +169,7 @@ class _Trainer:
         fold = draw_folds(self.table.unit, plan.n_folds, self.rng)
         links = sorted({(order[k], tuple(sorted(order[:k]))) for order in plan.orders for k in range(len(order))})
         jobs = [self._link_job(plan.conditional, outcome, given, fold) for outcome, given in links]
-        what = ALONE if len(jobs) == 1 else LINKS
-        parts = self.workers.run(jobs, self.rng, what)
+        parts = self.workers.run(jobs, self.rng, ALONE if len(jobs) == 1 else LINKS)
         fitted = {link: {"flow": part} for link, part in zip(links, parts, strict=True)}
         for name, learner in plan.mixtures.items():
             self._add_mixtures(name, learner, fitted, fold)
@@ -392,6 +389,5 @@ def split(table: Table, validation: Table | Ints | None) -> tuple[Table, Table |
     """Training and validation rows."""
     if validation is None or isinstance(validation, Table):
         return table, validation
-    aside = np.zeros(len(table), bool)
-    aside[validation] = True
+    aside = np.isin(np.arange(len(table)), validation)
     return table.take(~aside), table.take(aside)
