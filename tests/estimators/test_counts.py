@@ -6,10 +6,11 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.special import ndtr
-from scipy.stats import multivariate_normal, spearmanr
+from scipy.stats import kstest, multivariate_normal, spearmanr
 
 from treecdf import CompositionalFlow, load_model
 from treecdf.flows.composition.functionals import bray_curtis, richness, shannon
+from treecdf.flows.composition.ratios import Ratios
 from treecdf.flows.composition.reads import Depths, as_reads, spread, thinned
 from treecdf.flows.composition.subjects import Memory, Subjects, pairs
 
@@ -302,3 +303,38 @@ def test_diversity_of_known_samples():
     np.testing.assert_allclose(shannon(y), [np.log(2), 0])
     np.testing.assert_array_equal(richness(y), [2, 1])
     np.testing.assert_allclose(bray_curtis(y, np.array([1.0, 1, 0, 0])), [0, 0.5])
+
+
+def test_ratios_are_drawn_from_their_density_above_the_floor(model):
+    """Levels of draws are uniform, of a link with two members and with the smallest ratio inside of its range."""
+    link = model.links_[2]
+    assert len(link.flow.members) == 2
+    given = np.tile([0.5, np.log(200.0), 0.1], (4000, 1))
+    floor = np.full(4000, np.quantile(link.draw(np.linspace(0.01, 0.99, 99), given[:99], None), 0.3))
+    drawn = link.draw(np.random.default_rng(0).random(4000), given, floor)
+    assert (drawn >= floor).all()
+    assert kstest(link.level(drawn, given, floor), "uniform").pvalue > 0.001
+    alike = link.quantile(np.array([0.4, 0.401]), given[:2], floor[:2])
+    assert 0 < alike[1] - alike[0] < 0.01  # equal levels, similar ratios
+
+
+def test_missing_and_far_covariates_have_answers(data, model):
+    """A missing age is a typical one; beyond the ages of training what is at their end goes on."""
+    x, counts = data[0], data[1]
+    asked = np.array([[np.nan], [1e9], [-1e9], [x.max()], [x.min()]])
+    same = np.tile(counts[:1], (2, 1))
+    np.testing.assert_allclose(model.log_prob(asked[[1, 2]], same), model.log_prob(asked[[3, 4]], same))
+    with pytest.warns(UserWarning, match="missing values in 1 row"):
+        drawn = model.sample(asked, 3, random_state=0, depth=300)
+    assert (drawn.sum(axis=-1) == 300).all()
+    assert np.isfinite(model.log_prob(asked, counts[:5])).all()
+    with pytest.warns(UserWarning, match="missing values in 1 row"):
+        assert np.isfinite(model.functional("shannon", asked, n_draws=10)).all()
+
+
+def test_features_of_a_ratio_know_who_is_absent():
+    """An absent taxon before counts as half of the smallest that is present."""
+    ratios = Ratios.of(np.array([[4.0, 1.0, 0.0, 5.0], [0.0, 2.0, 3.0, 0.0]]))
+    found = ratios.features(3)
+    np.testing.assert_allclose(found[0], [*np.log([0.8, 0.2, 0.1]), 1])
+    np.testing.assert_allclose(found[1], [*np.log([0.2, 0.4, 0.6]), 0])

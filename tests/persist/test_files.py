@@ -533,7 +533,7 @@ HOSTILE = {
     "taxa": ("compositions", _set(("fitted", "n_taxa_"), 2), "order_"),
     "huge number of taxa": ("compositions", _set(("fitted", "n_taxa_"), 10**9), "2 to 1000000 taxa"),
     "taxon twice": ("compositions", lambda document, arrays: _repeat_taxon(document, arrays), "every taxon once"),
-    "links in another order": ("compositions", lambda document, _: _reverse(document), "features of a log ratio"),
+    "features of a link": ("compositions", lambda document, _: _few_features(document), "features of a log ratio"),
     "covariates of a link": ("compositions", lambda document, _: _narrow(document), r"\(4,\); got \(3,\)"),
     "huge slopes": ("compositions", _all("slopes", 1e300, "Link"), "slopes"),
     "huge slopes of atoms": ("two atoms", _all("slopes", 1e300, "TiltedScores"), "slopes"),
@@ -581,8 +581,11 @@ def _repeat_taxon(document, arrays):
     arrays[name][begin] = arrays[name][begin + 1]
 
 
-def _reverse(document):
-    document["fitted"]["links_"]["tuple"].reverse()
+def _few_features(document):
+    """A log ratio is predicted from as many features as there are covariates."""
+    standardize = document["objects"][_object(document, "Effects")["standardize"]["object"]][1]
+    link = _object(document, "Link")
+    link["center"] = link["scale"] = link["slopes"] = standardize["unit"]
 
 
 def _narrow(document):
@@ -616,6 +619,15 @@ def test_presences_and_ratios_are_of_the_same_taxa():
     check_compositional(right)
     with pytest.raises(ModelFileError, match="presences of the taxa of order_"):
         check_compositional({**right, "order_": right["order_"][:3], "links_": right["links_"][:3]})
+
+
+def test_hostile_mixtures_of_ratios_are_refused(path):
+    x, y = rows()
+    CompositionalFlow(normalize=True, random_state=0).fit(x, fuzz_files.compositions(y)).save(path)
+    good = path.read_bytes()
+    refused(edited(good, _all("slopes", 1e300, "LinearMixture")), path, "slopes")
+    few = _of("LinearMixture", "slopes", lambda own: {"array": 0})
+    refused(edited(good, few), path, "slopes|log scale, a logit")
 
 
 def test_an_edit_that_changes_nothing_is_loaded(directory, path):

@@ -113,7 +113,9 @@ def _stacked_ridge(z: Array, y: Array, n_effects: int, fold: Ints, weight: Array
         slopes = _ridge_path(z[train] - mean, y[train] - offset, n_effects, w)
         left_out[test] = offset - center + (z[test] - mean) @ slopes
     root = np.sqrt(weight)
-    shrink = np.sqrt(_SHRINKAGE) * left_out.std() * np.eye(len(_PENALTIES))
+    share = weight / weight.sum()
+    variance = share @ (left_out - (share @ left_out).mean()) ** 2
+    shrink = np.sqrt(_SHRINKAGE * variance.mean()) * np.eye(len(_PENALTIES))
     shares = nnls(np.vstack([root[:, None] * left_out, shrink]), np.append(root * (y - center), np.zeros(len(shrink))))[
         0
     ]
