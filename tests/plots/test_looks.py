@@ -90,3 +90,16 @@ def test_the_legend_of_densities_hides_no_curve():
     display.figure_.canvas.draw()
     highest = display.ax_.transData.transform((0, display.density.max()))[1]
     assert display.ax_.get_legend().get_window_extent().y0 > highest
+
+
+def test_curves_have_no_corners(monkeypatch):
+    model = TreeFlowRegressor(base="box", effort="fast", max_trees=20, random_state=0).fit(X[["t"]], TWO_MODES)
+
+    def bends():
+        display = ConditionalDensityDisplay.from_estimator(model, X[["t"]][:2])
+        (grid,) = display.y_grid
+        return np.abs(np.diff(np.diff(display.density) / np.diff(grid), axis=1)).sum()
+
+    smooth = bends()
+    monkeypatch.setattr("treecdf.plots.density._OFFSETS", (0.0,))
+    assert smooth < 0.8 * bends()

@@ -25,8 +25,9 @@ _TAIL = 0.001  # probability beyond each end of the grid
 _TAIL_OF_DRAWS = 0.003  # the same of two outcomes, whose range is known through draws
 _MARGIN = 0.05  # of the grid's length, at each end
 _FAINT = 0.01  # of the highest density; what is fainter at the edge of a picture is not shown
-_IN_WINDOW = 0.08  # probability in the window over which the density of a curve is averaged, at most
-_WIDEST_WINDOW = 0.03  # half the width of this window at most, as a share of the central 90 % interval
+_IN_WINDOW = 0.1  # probability in the window over which the density of a curve is averaged, at most
+_WIDEST_WINDOW = 0.04  # half the width of this window at most, as a share of the central 90 % interval
+_OFFSETS = (-0.5, 0.0, 0.5)  # of three such windows, in their half width, whose mean has no corners
 _MOST_ROWS = 8
 _ROOM_FOR_A_LABEL = 0.09  # of the highest density, above it, for each line of the legend
 _WIDTH_OF_BARS = 0.8  # of all rows' bars at a value, as a share of the distance to the next one
@@ -239,10 +240,14 @@ def _curves(distribution: ConditionalDistribution, n_grid: int) -> tuple[tuple[A
     inner = np.argsort(levels)
     half = np.stack([_half_window(y, levels[inner], own) for own in quantiles[:, inner]])
     ends = distribution.icdf([0.0, 1.0])
-    lower, upper = np.maximum(y - half, ends[:, :1]), np.minimum(y + half, ends[:, 1:])
-    inside = upper > lower
-    mass = distribution.cdf(np.where(inside, upper, y)) - distribution.cdf(np.where(inside, lower, y))
-    return (y,), np.where(inside, mass / np.where(inside, upper - lower, 1.0), 0.0)
+    density = np.zeros(half.shape)
+    for offset in _OFFSETS:
+        middle = y + offset * half
+        lower, upper = np.maximum(middle - half, ends[:, :1]), np.minimum(middle + half, ends[:, 1:])
+        inside = upper > lower
+        mass = distribution.cdf(np.where(inside, upper, y)) - distribution.cdf(np.where(inside, lower, y))
+        density += np.where(inside, mass / np.where(inside, upper - lower, 1.0), 0.0) / len(_OFFSETS)
+    return (y,), np.where((y >= ends[:, :1]) & (y <= ends[:, 1:]), density, 0.0)
 
 
 def _half_window(y: Array, levels: Array, quantiles: Array) -> Array:
