@@ -420,8 +420,8 @@ def boost(settings, fold=FOLD):
     return boost_scores(squared_error(Y), X, WEIGHT, np.zeros(1), fold, settings, np.random.default_rng(0))
 
 
-def test_left_out_rows_get_their_folds_model_and_a_look_gives_new_rows_the_mean_of_all():
-    scores, left_out = boost(BoostingSettings(3, 0.2, 6, refits=False))
+def test_left_out_rows_get_their_folds_model_and_new_rows_the_mean_of_all():
+    scores, left_out = boost(BoostingSettings(3, 0.2, 6))
     each = models_of_folds(scores, X, 0.2)[..., 0]
     np.testing.assert_allclose(left_out[:, 0], each[FOLD, np.arange(N)], rtol=1e-10, atol=1e-12)
     np.testing.assert_allclose(scores(X)[:, 0], each.mean(axis=0), rtol=1e-10, atol=1e-12)
@@ -429,9 +429,9 @@ def test_left_out_rows_get_their_folds_model_and_a_look_gives_new_rows_the_mean_
     assert np.ptp(each, axis=0).min() > 0
 
 
-def test_new_rows_get_trees_of_all_rows():
+def test_new_rows_get_trees_of_all_rows_by_a_refit():
     """As many as the folds chose; which folds there were, and what was left out, does not matter to them."""
-    settings = BoostingSettings(3, 0.2, 6, subsample=1.0, column_fraction=1.0)
+    settings = BoostingSettings(3, 0.2, 6, subsample=1.0, column_fraction=1.0, refits=True)
     (scores, left_out), (same, other_left_out) = boost(settings), boost(settings, (FOLD + np.arange(N) // 9) % N_FOLDS)
     assert len(scores.leaf) == len(same.leaf) == 6
     assert np.array_equal(scores(X_NEW), same(X_NEW))
@@ -459,7 +459,7 @@ def test_no_other_number_of_rounds_is_better_for_left_out_rows(noise):
         scores, left_out = boost_scores(
             squared_error(y), x, weight, np.zeros(1), fold, settings, np.random.default_rng(0)
         )
-        return len(scores.leaf), weight @ (left_out[:, 0] - y) ** 2
+        return len(scores.leaf) // N_FOLDS, weight @ (left_out[:, 0] - y) ** 2
 
     losses = [weight @ y**2] + [run(k)[1] for k in range(1, 31)]
     rounds, loss = run(30)
