@@ -8,6 +8,7 @@ trees as one fold has that are grown on all rows: means do, scales and weights d
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -152,8 +153,11 @@ def boost_scores(
         if k - best_round >= settings.patience or (k == judged and best > give_up * weight.sum()):
             break
     if settings.refits:
+        own_rng = deepcopy(rng)  # what is learnt later from left-out rows is the same with and without a refit
         whole, everything = np.tile(start, (n, 1)), np.ones(n, np.bool_)
-        trees = [_grow(loss, codes, columns[-1], weight, everything, whole, settings, rng) for _ in range(best_round)]
+        trees = [
+            _grow(loss, codes, columns[-1], weight, everything, whole, settings, own_rng) for _ in range(best_round)
+        ]
     kept = [_empty_tree(settings.max_depth, len(start)), *trees[: best_round * n_folds]]
     column, cut, missing_left, leaf = (np.concatenate(parts)[1:] for parts in zip(*kept, strict=True))
     rate = settings.rate if settings.refits else settings.rate / n_folds
