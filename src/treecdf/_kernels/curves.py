@@ -72,38 +72,44 @@ def mix_points(first, low, high, ends, lines, rows, shares, u, mixed, slopes):
     Row i of u belongs to row rows[i] of the lines, where sequence j, the trees ends[j]:ends[j + 1], has the share
     shares[i, j]. Points outside the unit interval stay where they are.
     """
+    m = u.shape[1]
+    v, product = np.empty(m), np.empty(m)
     for i in range(u.shape[0]):
-        row = rows[i]
-        for k in range(u.shape[1]):
+        own = lines[rows[i]]
+        for k in range(m):
+            mixed[i, k], slopes[i, k] = 0.0, 0.0
+        for j in range(ends.size - 1):
+            for k in range(m):
+                v[k], product[k] = min(max(u[i, k], _TINY), 1.0), 1.0
+            for tree in range(ends[j], ends[j + 1]):
+                begin, last = first[tree], first[tree + 1] - 1
+                for k in range(m):  # points side by side: none waits for another's way through the trees
+                    # No branch: the processor cannot guess where a point is.
+                    at = begin
+                    for leaf in range(begin, last):
+                        at += 1 if v[k] > high[leaf] else 0
+                    slope = own[at, 1]
+                    v[k] = min(max(own[at, 0] + (v[k] - low[at]) * slope, _TINY), 1.0)
+                    product[k] *= slope
+            for k in range(m):
+                mixed[i, k] += shares[i, j] * v[k]
+                slopes[i, k] += shares[i, j] * product[k]
+        for k in range(m):
             if not 0.0 <= u[i, k] <= 1.0:
                 mixed[i, k], slopes[i, k] = u[i, k], 1.0
-                continue
-            total, steep = 0.0, 0.0
-            for j in range(ends.size - 1):
-                v, product = max(u[i, k], _TINY), 1.0
-                for tree in range(ends[j], ends[j + 1]):
-                    # No branch: the processor cannot guess where a point is.
-                    at = first[tree]
-                    for leaf in range(first[tree], first[tree + 1] - 1):
-                        at += 1 if v > high[leaf] else 0
-                    slope = lines[row, at, 1]
-                    v = min(max(lines[row, at, 0] + (v - low[at]) * slope, _TINY), 1.0)
-                    product *= slope
-                total += shares[i, j] * v
-                steep += shares[i, j] * product
-            mixed[i, k], slopes[i, k] = total, steep
 
 
 @kernel
 def mix_ascending(first, low, high, ends, lines, rows, shares, u, mixed, slopes):
     """What `mix_points` gives for points that ascend at each row, faster if they are many.
 
-    The leaves of a tree are visited from left to right.
+    The leaves of all points are found from left to right; then the points are moved, many at a time.
     """
     m = u.shape[1]
-    v, product = np.empty(m), np.empty(m)
+    v, product, places = np.empty(m), np.empty(m), np.empty(m, np.uint64)
     for i in range(u.shape[0]):
-        row, begin, end = rows[i], 0, m
+        below, steep = lines[rows[i], :, 0], lines[rows[i], :, 1]
+        begin, end = 0, m
         while begin < m and not u[i, begin] >= 0.0:
             begin += 1
         while end > begin and not u[i, end - 1] <= 1.0:
@@ -111,21 +117,20 @@ def mix_ascending(first, low, high, ends, lines, rows, shares, u, mixed, slopes)
         for k in range(m):
             outside = k < begin or k >= end
             mixed[i, k], slopes[i, k] = u[i, k] if outside else 0.0, 1.0 if outside else 0.0
+        n = end - begin
         for j in range(ends.size - 1):
-            for k in range(begin, end):
-                v[k], product[k] = max(u[i, k], _TINY), 1.0
+            for k in range(n):
+                v[k], product[k] = max(u[i, begin + k], _TINY), 1.0
             for tree in range(ends[j], ends[j + 1]):
-                k, last = begin, first[tree + 1] - 1
-                for leaf in range(first[tree], last + 1):
-                    # Where the points of a leaf end first, so that they can be moved together.
-                    to, right = k, high[leaf]
-                    while to < end and (leaf == last or v[to] <= right):
-                        to += 1
-                    below, slope, start = lines[row, leaf, 0], lines[row, leaf, 1], low[leaf]
-                    for t in range(k, to):
-                        v[t] = min(max(below + (v[t] - start) * slope, _TINY), 1.0)
-                        product[t] *= slope
-                    k = to
-            for k in range(begin, end):
-                mixed[i, k] += shares[i, j] * v[k]
-                slopes[i, k] += shares[i, j] * product[k]
+                leaf, last = np.uint64(first[tree]), np.uint64(first[tree + 1] - 1)
+                for k in range(n):
+                    while leaf < last and v[k] > high[leaf]:
+                        leaf += np.uint64(1)
+                    places[k] = leaf
+                for k in range(n):
+                    at = places[k]
+                    v[k] = min(max(below[at] + (v[k] - low[at]) * steep[at], _TINY), 1.0)
+                    product[k] *= steep[at]
+            for k in range(n):
+                mixed[i, begin + k] += shares[i, j] * v[k]
+                slopes[i, begin + k] += shares[i, j] * product[k]

@@ -42,9 +42,7 @@ class MixtureBoosting:
         chosen = np.sort(rng.permutation(len(rows.y))[: self.n_look])
         ends = None if rows.ends is None else rows.ends[chosen]
         few = TrainingRows(rows.x[chosen], rows.y[chosen], rows.weight[chosen], rows.fold[chosen] % 2, ends=ends)
-        settings = replace(
-            self.settings, rate=_LOOK_RATE, max_rounds=_LOOK_ROUNDS, patience=_LOOK_PATIENCE, refits=False
-        )
+        settings = replace(self.settings, rate=_LOOK_RATE, max_rounds=_LOOK_ROUNDS, patience=_LOOK_PATIENCE)
         found = []
         for n_components in self.counts:
             _, left_out = _boost(few, n_components, self.tail, floor, settings, rng)

@@ -26,7 +26,7 @@ _LARGEST_SLOPE = 20.0  # of the loss of a row by an output
 _MEMORY = 0.98  # share of the running mean of the weights that a step keeps
 _JUDGED_ROWS = 4000  # rows that tell which covariates matter, at most
 _LEAST_RELEVANCE = 0.05  # before it is squared: any covariate may turn out to matter
-_JUDGES = BoostingSettings(4, 0.2, 40, min_rows=10, subsample=0.6, column_fraction=1.0, patience=5, refits=False)
+_JUDGES = BoostingSettings(4, 0.2, 40, min_rows=10, subsample=0.6, column_fraction=1.0, patience=5)
 _LOOK_FOLDS = 2  # folds that a look leaves out
 _LOOK_STEPS = 400  # steps of a look at most
 _LOOK_SHARE = 3  # and at most the steps of the training over this

@@ -70,9 +70,7 @@ class Stack:
             trends.append(linear)
         boosting = _Boosting(mean, location, None, rows, floor, rng, steps)
         simple = self._simple(boosting, trends)
-        look = replace(
-            self.scales, rate=_RATE_OF_LOOK, max_rounds=_ROUNDS_OF_LOOK, patience=_PATIENCE_OF_LOOK, refits=False
-        )
+        look = replace(self.scales, rate=_RATE_OF_LOOK, max_rounds=_ROUNDS_OF_LOOK, patience=_PATIENCE_OF_LOOK)
         with part("tails and slopes of the components", _SHARE_OF_MEAN, _SHARE_OF_MEAN + 0.2):
             first = _cheapest([boosting.run(look, boosting.start(), trend, T5) for trend in trends])
         boosting, first = self._nearer(boosting, first, look)

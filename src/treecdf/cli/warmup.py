@@ -20,3 +20,8 @@ def warm_up() -> None:
         model.set_params(validation_fraction=0, random_state=0).fit(x, y)
         model.log_prob(x, y)
         model.sample(x, n_samples=1, random_state=0)
+        distribution = model.predict_distribution(x[:2])
+        distribution.mean()
+        distribution.median()
+        distribution.crps(y[:2])
+        distribution.icdf(np.linspace(0.1, 0.9, 9))

@@ -16,6 +16,7 @@ from treecdf.flows.flow import TreeFlow
 from treecdf.flows.tree import TreeSequence
 
 _MOST_KNOTS = 128  # outcomes at which a mixture is looked at first
+_MANY = 8  # points at a row, from where on it pays to sort them
 
 
 @dataclass(frozen=True)
@@ -182,12 +183,19 @@ class MixtureAtRows:
     def ask_any(self, y: Array, rows: Ints) -> tuple[Array, Array]:
         """CDF and density at outcomes y (k, m) of some rows, in any order."""
         is_all = len(rows) == len(self.parts[0].rows)  # rows are never asked for twice
-        return (self if is_all else self.take(rows)).cdf_and_density(y)
+        own = self if is_all else self.take(rows)
+        if y.shape[1] < _MANY or not any(part.bundle.has_trees for part in self.parts):
+            return own.cdf_and_density(y)
+        order = np.argsort(y, axis=1)
+        found = np.empty((2, *y.shape))
+        for values, ascending in zip(found, own.cdf_and_density(np.take_along_axis(y, order, 1), True), strict=True):
+            np.put_along_axis(values, order, ascending, 1)
+        return found[0], found[1]
 
-    def knots(self) -> Array:
+    def knots(self, most: int = _MOST_KNOTS) -> Array:
         """Outcomes (n, k) that ascend and outline the distribution at each row, the far tails included.
 
-        They are those of the bases; if these are many, evenly chosen ones.
+        They are those of the bases; if these are more than `most`, evenly chosen ones.
         """
         found: dict[object, Array] = {}
         for part in self.parts:
@@ -196,6 +204,6 @@ class MixtureAtRows:
             if key not in found:
                 found[key] = base.knots(part.parameters)
         points = np.sort(np.hstack(list(found.values())), axis=1)
-        if points.shape[1] <= _MOST_KNOTS:
+        if points.shape[1] <= most:
             return points
-        return np.ascontiguousarray(points[:, np.linspace(0, points.shape[1] - 1, _MOST_KNOTS).astype(np.int64)])
+        return np.ascontiguousarray(points[:, np.linspace(0, points.shape[1] - 1, most).astype(np.int64)])

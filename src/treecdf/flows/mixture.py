@@ -15,11 +15,12 @@ from treecdf._common.numerics import log_sum_exp
 from treecdf._common.typing import Array, Bools, Ints
 from treecdf._kernels.roots import step_roots
 from treecdf.flows.bundle import Bundle, MixtureAtRows, Part, bundles_of
-from treecdf.flows.curve import FINE, STEEP, Curve
+from treecdf.flows.curve import FINE, ROUGH, Curve
 from treecdf.flows.flow import Conditions, TreeFlow, by_chunks
 from treecdf.flows.moments import moments_of_mixture
 from treecdf.flows.regions import Regions
 
+_KNOTS_OF_BRACKETS = 48  # outcomes between which root finding begins; with more it takes as long
 _N_STEPS = 200  # steps of root finding at most; Newton's method needs about ten
 _LOSS_OUTSIDE = 4.0  # nats that members without a reach lose at a distance of half the extent of the training rows
 _ROWS_OF_CURVES = 128  # looked at on a grid together: some 200 points and the lines of all leaves stay in the cache
@@ -235,7 +236,8 @@ class Mixture:
         for rows in _few_rows(len(x)):
             own, levels, few = x[rows], u[rows], take(known, rows)
             at = self.at(own, few)
-            low, high, start = _curve(at, None, STEEP).brackets(levels[..., 0])
+            rough = Curve.trace(at.ask, at.knots(_KNOTS_OF_BRACKETS), ROUGH)
+            low, high, start = rough.brackets(levels[..., 0])
             beyond = np.asarray(np.isnan(low).any(axis=1))
             if beyond.any():
                 wide = self._wide_brackets(levels[beyond], own[beyond], take(few, beyond))

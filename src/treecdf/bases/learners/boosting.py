@@ -1,8 +1,7 @@
 """Boosted histogram trees of several outputs under any smooth loss, the folds in lockstep.
 
 Every training row is scored by the trees of the fold it was left out of, and the number of rounds is where the loss of
-all rows so scored is smallest: no fold's own noise decides it. New rows are scored by as many trees that are grown on
-all rows (ADR 40).
+all rows so scored is smallest: no fold's own noise decides it.
 """
 
 from __future__ import annotations
@@ -55,9 +54,6 @@ class BoostingSettings:
         Bins of each covariate at most, up to 254.
     max_columns : int, default 100
         Covariates that the trees of a fold see at most: those most correlated with the first gradient of its rows.
-    refits : bool, default True
-        Whether trees for new rows are grown on all rows, once the folds have said how many. If not, it is the mean of
-        the folds' trees: for looks that only ask for left-out rows.
     """
 
     max_depth: int
@@ -70,16 +66,15 @@ class BoostingSettings:
     patience: int = 20
     n_bins: int = 64
     max_columns: int = 100
-    refits: bool = True
 
 
 @dataclass(frozen=True)
 class BoostedScores:
-    """K scores as functions of covariates, sums over trees. Arrays have a tree on the first axis."""
+    """K scores as functions of covariates: the mean of the folds' models. Arrays have a tree on the first axis."""
 
     bins: Bins
     start: Array  # (K,)
-    rate: float  # what the leaves are multiplied by: the learning rate, over the number of folds without a refit
+    rate: float  # learning rate over number of folds
     column: Ints
     cut: Ints
     missing_left: Ints
@@ -151,26 +146,19 @@ def boost_scores(
             best, best_round, best_scores = value, k, left_out
         if k - best_round >= settings.patience or (k == judged and best > give_up * weight.sum()):
             break
-    if settings.refits:
-        whole, everything = np.tile(start, (n, 1)), np.ones(n, np.bool_)
-        trees = [_grow(loss, codes, columns[-1], weight, everything, whole, settings, rng) for _ in range(best_round)]
     kept = [_empty_tree(settings.max_depth, len(start)), *trees[: best_round * n_folds]]
     column, cut, missing_left, leaf = (np.concatenate(parts)[1:] for parts in zip(*kept, strict=True))
-    rate = settings.rate if settings.refits else settings.rate / n_folds
-    return BoostedScores(bins, start, rate, column, cut, missing_left, leaf), best_scores
+    return BoostedScores(bins, start, settings.rate / n_folds, column, cut, missing_left, leaf), best_scores
 
 
 def _screened(loss: Loss, x: Array, weight: Array, start: Array, fold: Ints, most: int) -> list[Ints]:
-    """The columns of x (n, q) that each fold's trees see, then those of all rows: of many those that matter most.
-
-    They would change some score most.
-    """
+    """The columns of x (n, q) that each fold's trees see: of many those that would change some score most."""
     n_folds, q = int(fold.max()) + 1, x.shape[1]
     if q <= most:
-        return [np.arange(q)] * (n_folds + 1)
+        return [np.arange(q)] * n_folds
     gradient = loss(np.tile(start, (len(x), 1)), np.arange(len(x)))[1]
     found = []
-    for others in (fold != f for f in range(n_folds + 1)):
+    for others in (fold != f for f in range(n_folds)):
         each = [most_correlated(x[others], part[others], weight[others], most) for part in gradient.T]
         found.append(np.unique(np.concatenate(each)))
     return found
@@ -258,7 +246,7 @@ class BoostedMean:
     def cross_fit(
         self, x: Array, y: Array, weight: Array, fold: Ints, rng: np.random.Generator, best: float = np.inf
     ) -> tuple[FirstScore, Array]:
-        """The trees of all rows, and out-of-fold predictions (n,); see `Learner.cross_fit`."""
+        """The mean of the folds' models, and out-of-fold predictions (n,); see `Learner.cross_fit`."""
 
         def squared_error(scores: Array, rows: Ints) -> tuple[Array, Array, Array]:
             residual = scores - y[rows, None]
