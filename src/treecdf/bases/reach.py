@@ -13,7 +13,7 @@ from treecdf.bases.learners.grouping import means_of_rows
 
 _MOST_POINTS = 500  # training rows that are remembered
 _N_DONORS = 40  # remembered rows whose values take the place of missing ones
-_CAUTION = 25.0  # the variance between these is taken times 1 + this / the number of values of a missing column
+_CAUTION = 50.0  # the variance between these is taken times 1 + this / the number of values of a missing column
 _MOST_CAUTION = 1.5  # but not times more than this: the levels of a category may be few
 _MOST_SLOPES = 64  # covariates up to which missing values are moved by a regression on those that are known
 _RIDGE = 10.0  # remembered rows that the penalty of this regression is worth
