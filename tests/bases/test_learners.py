@@ -763,11 +763,20 @@ def test_learners_that_change_nothing_are_not_kept():
 
     rng = np.random.default_rng(0)
     y = rng.normal(size=100)
-    outputs = {"aaaa": -y} | {name: y + rng.normal(size=100) / 10 for name in ("bb", "c", "ddd")}
-    learners = [Known(name, output) for name, output in outputs.items()]
+    errors = {name: rng.normal(size=100) / 10 for name in ("bb", "c", "ddd")}
+    errors = {"aaaa": 5 * sum(errors.values()), **errors}
+    learners = [Known(name, y + error) for name, error in errors.items()]
     rows = TrainingRows(np.zeros((100, 1)), y, np.ones(100), np.arange(100) % 5)
     mean, locations = Mean.cross_fit(learners, rows, 0.0, rng)
     assert mean.names == ("bb", "c", "ddd")
     assert mean.weights.sum() == pytest.approx(1.0)
-    assert locations.shape == (100, 4)
-    np.testing.assert_array_equal(mean(np.zeros((1, 1)))[0, 1:], [2.0, 1.0, 3.0])
+    assert locations.shape == (100, 1)
+    np.testing.assert_allclose(mean(np.zeros((1, 1))), [[mean.weights @ [2.0, 1.0, 3.0]]])
+
+
+def test_components_are_those_of_the_same_learners_when_others_are_not_kept():
+    mean = Mean(("a", "b", "c"), (max, min, sum), np.array([0.0, 0.0, 1.0]), np.array([1, 2]))._of_use()
+    assert mean.names == ("b", "c")
+    assert mean.predictors == (min, sum)
+    assert mean.weights.tolist() == [0.0, 1.0]
+    assert mean.components.tolist() == [0, 1]

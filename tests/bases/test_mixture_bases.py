@@ -21,7 +21,7 @@ from treecdf.bases.mean import TrainingRows
 from treecdf.bases.network_mixture import MixtureNetwork, _relevance
 from treecdf.training import ensemble
 from treecdf.training.defaults import default_network_mixture
-from treecdf.training.ensemble import _sees_shapes, _Trainer, weigh_families
+from treecdf.training.ensemble import _Trainer, weigh_families
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 LEARNERS = {
@@ -235,24 +235,9 @@ def test_links_of_a_chain_have_the_bases_that_suit_them():
     model = TreeFlowRegressor(effort="fast", random_state=0).fit(X, y)
     chain = model.families_[0].members[0]
     kinds = [{type(flow.base.components).__name__ for flow in link.tree_flows()} for link in chain.links]
-    assert kinds[0] <= {"BoostedMixture", "NetworkMixture"}  # modes that cross
-    assert kinds[1] == {"Stacked"}  # one mode, given the other outcome
+    assert kinds[0] & {"BoostedMixture", "NetworkMixture"}  # modes that cross
+    assert "Stacked" in kinds[1]  # one mode, given the other outcome
     assert np.isfinite(model.log_prob(X, y)).all()
-
-
-def test_box_flows_are_left_out_where_mixtures_see_shapes():
-    weight = np.array([1.0, 3.0])
-
-    def family(name, *left_out):
-        return SimpleNamespace(name=name, left_out=np.array(left_out))
-
-    flow = family("flow", 0.0, 0.0)
-    assert not _sees_shapes([flow], weight)
-    assert not _sees_shapes([flow, family("network", 0.01, 0.01)], weight)
-    assert not _sees_shapes([flow, family("network", 0.2, -0.1)], weight)
-    assert _sees_shapes([flow, family("mixture", -0.1, 0.2)], weight)
-    assert not _sees_shapes([family("flow", np.nan, np.nan), family("mixture", np.nan, np.nan)], weight)
-    assert not _sees_shapes([family("chain 0 1", 1.0, 1.0)], weight)
 
 
 def test_families_of_no_use_are_dropped():

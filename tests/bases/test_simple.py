@@ -7,7 +7,7 @@ from treecdf import TreeFlowRegressor
 from treecdf._common.steps import PLAIN_STEPS
 from treecdf.bases.learners import GaussianProcess, Polynomial
 from treecdf.bases.learners.process import _inverse
-from treecdf.bases.mean import TrainingRows
+from treecdf.bases.mean import Mean, TrainingRows
 from treecdf.bases.stacked import Stack
 from treecdf.training import plan
 from treecdf.training.defaults import default_learners, default_scales
@@ -34,6 +34,23 @@ def test_linear_normal_rows_need_one_learner_and_no_boosting(seed):
     assert learnt.left_out.shape == (N, 3)
     new = np.random.default_rng(9).normal(size=(2, 4))
     np.testing.assert_allclose(learnt.model(new)[:, 2], learnt.model.mean(new)[:, 0])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_rows_that_do_not_depend_on_x_get_a_constant(seed):
+    learnt = learn(lambda x: np.full(len(x), 2.0), seed)
+    assert learnt.model.mean.names == ("constant",)
+    location = learnt.model(np.random.default_rng(9).normal(size=(5, 4)))[:, 2]
+    assert np.ptp(location) == 0
+    assert location[0] == pytest.approx(2.0, abs=0.1)
+
+
+def test_a_constant_is_the_weighted_mean_of_the_middle_half_and_left_out_rows_do_not_count():
+    y = np.array([0.0, 1.0, 2.0, 1e9, 4.0, 5.0, 6.0, -1e9])
+    rows = TrainingRows(np.zeros((8, 2)), y, np.ones(8), np.array([0, 0, 0, 0, 1, 1, 1, 1]))
+    mean, left_out = Mean.constant(rows)
+    np.testing.assert_allclose(mean(np.ones((1, 2))), [[(1.0 + 2.0 + 4.0 + 5.0) / 4]])
+    np.testing.assert_allclose(left_out[:, 0], [4.5] * 4 + [1.5] * 4)
 
 
 def test_a_linear_log_scale_stays():
@@ -98,3 +115,13 @@ def test_a_family_that_adds_less_than_five_nats_is_dropped():
     np.testing.assert_allclose(weights, 1.0)
     other = np.where(np.arange(500) % 2 == 0, first + 1, first - 1)
     assert len(weigh_families(np.column_stack([first, other]), np.ones(500))[0]) == 2
+
+
+def test_of_two_families_the_simpler_one_stays_unless_the_other_is_surely_better():
+    rng = np.random.default_rng(0)
+    first = -1 + 0.1 * rng.normal(size=100)
+    assert weigh_families(np.column_stack([first, first + 0.04]), np.ones(100))[0] == [0]
+    assert weigh_families(np.column_stack([first, first + 0.2]), np.ones(100))[0] == [1]
+    by_chance = first.copy()
+    by_chance[:3] += 4.0  # twelve nats, all of three rows
+    assert weigh_families(np.column_stack([first, by_chance]), np.ones(100))[0] == [0]

@@ -9,9 +9,11 @@ from functools import partial
 import numpy as np
 from scipy.optimize import nnls
 
+from treecdf._common.numerics import weighted_quantile
 from treecdf._common.steps import PLAIN_STEPS, Steps
 from treecdf._common.telling import part
 from treecdf._common.typing import Array, Ints
+from treecdf.bases.learners.polynomial import FittedPolynomial
 from treecdf.bases.learners.protocol import Learner, Predictor
 from treecdf.bases.straightening import Straightener, on_both_scales
 from treecdf.bases.taming import tame
@@ -105,6 +107,17 @@ class Mean:
         names, predictors = (tuple(parts[k] for k in used) for parts in (self.names, self.predictors))
         return Mean(names, predictors, self.weights[used], np.searchsorted(used, self.components))
 
+    @staticmethod
+    def constant(rows: TrainingRows) -> tuple[Mean, Array]:
+        """The mean of the middle half of the outcomes whatever x is, and out-of-fold locations (n, 1)."""
+        q, left_out = rows.x.shape[1], np.empty((len(rows.y), 1))
+        for f in range(int(rows.fold.max()) + 1):
+            others = rows.fold != f
+            left_out[~others] = _middle(rows.y[others], rows.weight[others])
+        zero, middle = np.zeros(q), _middle(rows.y, rows.weight)
+        level = FittedPolynomial(1, zero, zero, zero, np.ones(q), zero, middle)
+        return Mean(("constant",), (level,), np.ones(1), np.empty(0, np.int64)), left_out
+
     def only(self, k: int) -> Mean:
         """The learner of this number alone."""
         return Mean((self.names[k],), (self.predictors[k],), np.ones(1), np.empty(0, np.int64))
@@ -116,6 +129,13 @@ class Mean:
     def __call__(self, x: Array) -> Array:
         """Locations (n, J) of the components at new rows of standardised covariates x (n, q)."""
         return self.locations(np.column_stack([predictor(x) for predictor in self.predictors]))
+
+
+def _middle(y: Array, weight: Array) -> float:
+    """The weighted mean of outcomes (n,) between their quartiles."""
+    low, high = (weighted_quantile(y, weight, level) for level in (0.25, 0.75))
+    inside = (y >= low) & (y <= high)
+    return float(np.average(y[inside], weights=weight[inside]))
 
 
 def _components(error: Array, error_of_stack: float) -> Ints:

@@ -34,8 +34,8 @@ _START_OF_SCALE = 0.7  # times the error of a component: where boosting of its l
 _START_OF_STACK = 1.5  # logit of the stack's weight where boosting begins, 0 for the others: it is the best guess
 _START_OF_NEAREST = 0.1  # quantile of the errors of the nearest row: where boosting of its log scale begins
 _LOGIT_OF_NEAREST = -1.0  # logit of its weight there
-_WORTH_NEARNESS = 0.002  # nats a row that nearness has to gain at the first look
-_SURE_OF_NEARNESS = 2.0  # standard errors that the gain has to be besides
+_WORTH_IT = 0.002  # nats a row that nearness has to gain at the first look, and that covariates have to
+_SURE = 2.0  # standard errors that the gain has to be besides
 _ROWS_OF_METRIC = 300  # rows on which covariates are shuffled to see what they do to the stack
 _WORTH_MORE = 5.0  # nats, all rows together, that what is less simple has to gain on left-out rows, which choose it
 _WORTH_A_LENGTH = 0.5  # nats more of it for each length scale of a process
@@ -60,7 +60,7 @@ class Stack:
     ) -> Learnt:
         """The components around the learners' predictions, and around the nearest row if that helps.
 
-        There is one around a linear mean if more adds next to nothing.
+        There is one around a constant or a linear mean if more adds next to nothing.
         """
         with part("", 0.0, _SHARE_OF_MEAN):
             mean, location = Mean.cross_fit(self.learners, rows, step, rng, steps)
@@ -74,13 +74,15 @@ class Stack:
         with part("tails and slopes of the components", _SHARE_OF_MEAN, _SHARE_OF_MEAN + 0.2):
             first = _cheapest([boosting.run(look, boosting.start(), trend, T5) for trend in trends])
         boosting, first = self._nearer(boosting, first, look)
+        constant = simple[0]
         if any(one.loss < first.loss for one in simple):
-            return _cheapest(simple).learnt()
+            return _cheapest(simple).unless_chance(constant, rows.weight).learnt()
         with part("scales and weights of the components", _SHARE_OF_MEAN + 0.2, 1.0):
             full = boosting.run(self.scales, first.moved(), first.trend, first.tail)
         # Length scales of a process are tuned on all rows: left-out ones gain by that what new ones do not.
         price = _WORTH_A_LENGTH * rows.x.shape[1] / full.weight if any(map(_is_process, mean.names)) else 0.0
-        return _cheapest([*simple, replace(full, loss=full.loss + price)]).learnt()
+        best = _cheapest([*simple, replace(full, loss=full.loss + price)])
+        return best.unless_chance(constant, rows.weight).learnt()
 
     def _nearer(self, boosting: _Boosting, without: _Boosted, look: BoostingSettings) -> tuple[_Boosting, _Boosted]:
         """The boosting and its first look, with the nearness of training rows if that surely helps."""
@@ -96,12 +98,14 @@ class Stack:
         return chosen, best
 
     def _simple(self, boosting: _Boosting, trends: Sequence[Trend]) -> list[_Boosted]:
-        """Linear means alone, with scales that are not boosted; none if other learners are clearly better.
+        """A constant alone, and linear means alone unless other learners are clearly better; nothing is boosted.
 
         Others are no candidates: a process, which was tuned on all rows, looks better on left-out ones than it is.
         """
         settings = replace(self.scales, max_rounds=0)
         parts = [boosting.only(k) for k, j in enumerate(boosting.mean.components) if boosting.mean.names[j] in _LINEAR]
+        mean, location = Mean.constant(boosting.rows)
+        parts.insert(0, replace(boosting, mean=mean, means=location))
         return [part.run(settings, part.start(), trend, T5) for trend in trends for part in parts]
 
 
@@ -136,7 +140,11 @@ class _Boosted:
         gain = other.each - self.each
         mean = float(weight @ gain / self.weight)
         error = float(np.sqrt(weight @ (gain - mean) ** 2)) / self.weight
-        return mean > max(_WORTH_NEARNESS, _SURE_OF_NEARNESS * error)
+        return mean > max(_WORTH_IT, _SURE * error)
+
+    def unless_chance(self, constant: _Boosted, weight: Array) -> _Boosted:
+        """This, or the constant if covariates may be no more than noise."""
+        return self if self.is_surely_better(constant, weight) else constant
 
     def moved(self) -> Array:
         """Scores (2 J,) that boosting began with, and the shift."""

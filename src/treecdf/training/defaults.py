@@ -19,7 +19,7 @@ FOLDS = {"fast": 3, "default": 5, "best": 10}
 FOLDS_OF_HUGE_TABLES = 4
 # Angles of two outcomes' rotations in families of joint flows (ADR 8, ADR 12).
 ROTATIONS = {"default": 4, "best": 12}
-# Flows of a family of one outcome, each with other rows set aside (ADR 12).
+# Flows of a family of bounded outcomes, which are not rotated, each with other rows set aside (ADR 12).
 MEMBERS = {"default": 3, "best": 10}
 # Early-stopping window of a fast fit at most, to bound time.
 FAST_WINDOW = 3
@@ -36,8 +36,8 @@ MOST_SMOOTH_COVARIATES = 3
 FEWEST_ROWS_OF_CONDITIONAL = 40
 # Share of the rows that each tree on a conditional base is grown on.
 SUBSAMPLE = 0.7
-# Rows up to which families of flows on unconditional bases are tried beside the conditional ones, to bound time.
-MOST_ROWS_OF_BOX_FLOWS = 5000
+# Rows up to which flows of all of several outcomes are tried beside the chain, to bound time.
+MOST_ROWS_OF_JOINT_FLOWS = 5000
 # Outcomes up to which penalty="auto" counts once a row: Squares .073 for .085, but skillcraft -2.05 for -1.93 (ADR 22).
 MOST_OUTCOMES_OF_ROW_PENALTY = 2
 # Weight of a node of deep trees at least.
@@ -75,8 +75,8 @@ BINS_OF_MANY_ROWS = 254
 ROWS_OF_EXACT_PROCESS = 1000
 # Rows that a Gaussian process sees the others through if there are more of them, to bound time.
 INDUCING_ROWS = 500
-# Rows from which on a boosted mixture is tried beside the stacked learners.
-FEWEST_ROWS_OF_MIXTURE = 200
+# Rows from which on mixtures are tried beside the stacked learners (ADR 39).
+FEWEST_ROWS_OF_MIXTURE = 100
 # Covariates that each tree of a boosted mixture sees on average, if there are so many.
 COLUMNS_OF_MIXTURE = 8
 # Covariates of a boosted mixture up to which its bins are fine, to bound time: they find jumps (ADR 24).

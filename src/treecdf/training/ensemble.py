@@ -39,9 +39,9 @@ _HOPELESS = 0.1  # nats a row behind the best family: not worth training the res
 _NOT_WORTH_IT = 0.2  # nats a row that a mixture may be behind at a first look, on few rows, to be trained
 _NOT_WORTH_A_LOOK = 0.15  # nats a row that the boosted mixture may be behind for a look at networks
 _NOT_WORTH_A_NETWORK = 0.03  # nats a row that networks may be behind at that look, of few steps, to be trained
-_AHEAD = 0.02  # nats a row that mixtures are ahead of the stacked learners where they see shapes
 _WORTH_A_FAMILY = 0.001  # nats a row that a family of little weight has to add to the others
 _WORTH_A_FAMILY_IN_ALL = 5.0  # nats that any family has to add to the others, all rows together
+_SURE = 2.0  # standard errors that this has to be besides
 _LITTLE_WEIGHT = 0.1
 _NO_WEIGHT = 1e-3  # families of less weight are dropped
 
@@ -80,8 +80,7 @@ def fit_ensemble(
     """
     trainer = _Trainer(plan, table, validation, rng, workers)
     families = trainer.chains()
-    if not _sees_shapes(families, trainer.left_out_rows.weight):
-        families += trainer.joint_families(families)
+    families += trainer.joint_families(families)
     if not families:
         raise KeyboardInterrupt
     left_out = np.column_stack([family.left_out for family in families])
@@ -95,23 +94,25 @@ def weigh_families(left_out: Array, weight: Array) -> tuple[list[int], Array]:
     """The families worth keeping, by number, and their weights.
 
     left_out (n, families) are log densities of rows, NaN where all members saw them; weight (n,) is that of the rows.
-    A family without which left-out rows are hardly less likely is dropped: every family takes time in prediction. The
-    first is the simplest, and stands alone if the others add hardly anything to it.
+    A family without which left-out rows are hardly less likely is dropped, the last first, as the first are simpler:
+    every family takes time in prediction, and one of several may be the best of few rows by chance.
     """
     kept = list(range(left_out.shape[1]))
     known = np.isfinite(left_out).all(axis=1)
     left_out, weight = left_out[known], weight[known]
     weights = maximise(left_out, weight, np.ones(len(kept)))
-    if known.any() and weight @ (logsumexp(left_out, axis=1, b=weights) - left_out[:, 0]) < _WORTH_A_FAMILY_IN_ALL:
-        return [0], np.ones(1)
     while len(kept) > 1 and known.any():
-        last = len(kept) - 1 - int(np.argmin(weights[::-1]))  # of equal weights the last, as the first are simpler
-        rest = kept[:last] + kept[last + 1 :]
-        without = maximise(left_out[:, rest], weight, np.ones(len(rest)))
-        lost = logsumexp(left_out[:, kept], axis=1, b=weights) - logsumexp(left_out[:, rest], axis=1, b=without)
-        added, smallest = weight @ lost, weights.min()
-        is_small = smallest <= _LITTLE_WEIGHT and added < _WORTH_A_FAMILY * weight.sum()
-        if not (is_small or smallest < _NO_WEIGHT or added < _WORTH_A_FAMILY_IN_ALL):
+        whole = logsumexp(left_out[:, kept], axis=1, b=weights)
+        for last in reversed(range(len(kept))):  # the first are simpler
+            rest = kept[:last] + kept[last + 1 :]
+            without = maximise(left_out[:, rest], weight, np.ones(len(rest)))
+            lost = whole - logsumexp(left_out[:, rest], axis=1, b=without)
+            added = weight @ lost
+            error = np.sqrt(weight @ (lost - added / weight.sum()) ** 2)
+            is_small = weights[last] <= _LITTLE_WEIGHT and added < _WORTH_A_FAMILY * weight.sum()
+            if is_small or weights[last] < _NO_WEIGHT or added < max(_WORTH_A_FAMILY_IN_ALL, _SURE * error):
+                break
+        else:
             break
         kept, weights = rest, without
     return kept, weights
@@ -329,10 +330,11 @@ def _trained(fitted: Iterable[Fitted | None]) -> list[Fitted]:
     return [part for part in fitted if part is not None]
 
 
-def _sees_shapes(families: Sequence[Family], weight: Array) -> bool:
-    """Whether mixtures of the only outcome are so far ahead that flows on unconditional bases have little to add."""
-    means = {family.name: float(np.average(family.left_out, weights=weight)) for family in families}
-    return "flow" in means and max(means.values()) > means["flow"] + _AHEAD
+def _link_table(table: Table, outcome: int, given: Sequence[int]) -> Table:
+    """One outcome, with others among the covariates."""
+    x = np.ascontiguousarray(np.hstack([table.x, table.y[:, list(given)]])) if given else table.x
+    cells = None if table.cells is None else table.cells.of(outcome)
+    return replace(table, x=x, y=table.y[:, [outcome]], cells=cells)
 
 
 def _is_hopeless(first: Fitted, aside: Table | Ints | None, others: Sequence[Family], rows: Table) -> bool:

@@ -26,7 +26,7 @@ from treecdf.training.defaults import (
     MANY_ROWS,
     MEMBERS,
     MOST_OUTCOMES_OF_ROW_PENALTY,
-    MOST_ROWS_OF_BOX_FLOWS,
+    MOST_ROWS_OF_JOINT_FLOWS,
     MOST_SMOOTH_COVARIATES,
     ROTATIONS,
     ROWS_OF_DEEP_NODE,
@@ -104,7 +104,7 @@ def make_plan(settings: FitSettings, n: int, q: int, bounds: Sequence[Bound], ha
         if settings.base == "auto" and settings.stages is None and n >= FEWEST_ROWS_OF_MIXTURE:
             mixtures["mixture"] = partial(default_mixture, effort=settings.effort)
             mixtures["network"] = partial(default_network_mixture, effort=settings.effort)
-        if _is_all_automatic(settings) and n <= MOST_ROWS_OF_BOX_FLOWS:
+        if d > 1 and _is_all_automatic(settings) and n <= MOST_ROWS_OF_JOINT_FLOWS:
             joint = _joint_families(replace(recipe, base=_unconditional("auto", bounds)), q, has_repeats)
             rotations = _auto_rotations(settings.effort, bounds)
     else:
@@ -200,25 +200,25 @@ def _is_all_automatic(settings: FitSettings) -> bool:
 def _auto_rotations(effort: str, bounds: Sequence[Bound]) -> list[Array | None]:
     """Of the members of joint families; without rotations they still set aside different rows."""
     d = len(bounds)
-    if d == 1 or _is_bounded(bounds):
+    if _is_bounded(bounds):
         return [None] * MEMBERS[effort]
     return rotation_matrices(max(2, ROTATIONS[effort] // (d * (d - 1) // 2)), d)
 
 
 def _joint_families(recipe: Recipe, q: int, has_repeats: bool) -> dict[str, Recipe]:
-    """Flows on unconditional bases, for shapes that no mixture around a mean has."""
+    """Flows of several outcomes on unconditional bases, for shapes that no chain of mixtures has."""
     usual = recipe.growth
     deep = replace(usual, min_samples_node=min(ROWS_OF_DEEP_NODE, usual.min_samples_node))
     if q > MOST_SMOOTH_COVARIATES:
         families = {}
-        if len(recipe.bounds) > 1 and has_repeats:
+        if has_repeats:
             families["repeats"] = replace(recipe, stages=_read_stages(None, REPEAT_STAGES), growth=_quick(deep))
         families["trees"] = replace(recipe, stages=_read_stages(None, TREE_STAGES), growth=_quick(usual))
         return families
-    families = {"smooth": replace(recipe, stages=_read_stages(None, SMOOTH_STAGES))}
-    if len(recipe.bounds) > 1:
-        families["deep"] = replace(recipe, stages=_read_stages(None, DEEP_STAGES), growth=deep)
-    return families
+    return {
+        "smooth": replace(recipe, stages=_read_stages(None, SMOOTH_STAGES)),
+        "deep": replace(recipe, stages=_read_stages(None, DEEP_STAGES), growth=deep),
+    }
 
 
 def _unconditional(base: str | tuple[Regressor | Learner, ...], bounds: Sequence[Bound]) -> str:
