@@ -22,9 +22,11 @@ RUNS = [
     *(Run(str(n), 0, "parquet", 0) for n in (100_000, 1_000_000)),
     *(Run("2000000", 0, f"dask, {workers}", 0) for workers in ("1 worker", "2 workers", "2 workers, 10 trees")),
     Run("10000000", 0, "parquet", 0),
+    Run("100000", 0, "lightgbm", 0),
+    *(Run(str(n), 0, name, 0) for n in (100_000, 1_000_000) for name in ("memory", "memory, fast")),
     *(Run(str(n), 0, "default", 0) for n in (100_000, 1_000_000, 10_000_000)),
 ]
-METHODS = ("network", "parquet", "dask", "default")
+METHODS = ("network", "parquet", "dask", "lightgbm", "memory", "default")
 _CHUNK = 250_000
 _FRESH = 20_000  # rows that the default is scored on
 _PASSES, _BIG = 200, 2**20  # of the network: how many, and numbers in a large answer
@@ -37,8 +39,7 @@ def run_big(names: list[str]) -> None:
     for run in RUNS:
         if run.method.split(",")[0] in names and run not in done:
             with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
-                measure = {"network": measure_network, "default": measure_default}.get(run.method, measure_run)
-                row = process.submit(measure, run).result()
+                row = process.submit(_MEASURES[run.method.split(",")[0]], run).result()
             store.append(vars(run) | row | provenance())
             print(run.dataset, run.method, row["seconds"], row["metrics"], flush=True)
 
@@ -57,22 +58,41 @@ def measure_run(run: Run) -> dict:
 
 
 def measure_default(run: Run) -> dict:
-    """One fit of the default model to files, and its log-likelihood of fresh rows."""
+    """One fit of the default model, or of `effort="fast"`, and its log-likelihood of fresh rows.
+
+    The rows are in files, or in memory if the method says so.
+    """
     import pandas as pd
 
     from treecdf import TreeFlowRegressor
 
-    n = int(run.dataset)
-    TreeFlowRegressor(random_state=0).fit(*_chunk(0, 3000))  # kernels are compiled beforehand
+    fitted = TreeFlowRegressor(effort="fast" if run.method.endswith("fast") else "default", random_state=0)
+    fitted.fit(*_chunk(0, 3000))  # kernels are compiled beforehand
     with tempfile.TemporaryDirectory() as directory:
-        write_rows(n, Path(directory))
+        write_rows(int(run.dataset), Path(directory))
+        table = pd.read_parquet(directory) if run.method.startswith("memory") else None
         load, start, cpu = os.getloadavg()[0], time.perf_counter(), time.process_time()
-        fitted = TreeFlowRegressor(random_state=0).fit_parquet(directory, outcomes="y", directory=directory)
+        if table is None:
+            fitted.fit_parquet(directory, outcomes="y", directory=directory)
+        else:
+            fitted.fit(table.drop(columns="y"), table["y"])
         wall, cpu = time.perf_counter() - start, time.process_time() - cpu
     peak = peak_memory_mib()
     x, y = _chunk(10**6, _FRESH)
     log_lik = fitted.score(pd.DataFrame(x, columns=fitted.feature_names_in_), y)
     metrics = {"log_lik": log_lik, "trees": fitted.n_trees_, "peak_mib": peak, "load_before": load}
+    return {"settings": {"q": N_COVARIATES}, "seconds": {"fit": wall, "cpu": cpu}, "metrics": metrics}
+
+
+def measure_lightgbm(run: Run) -> dict:
+    """500 trees of LightGBM on one thread, to compare the default model's seconds with."""
+    from lightgbm import LGBMRegressor
+
+    x, y = _chunk(0, int(run.dataset))
+    load, start, cpu = os.getloadavg()[0], time.perf_counter(), time.process_time()
+    LGBMRegressor(n_estimators=500, n_jobs=1, verbose=-1).fit(x, y)
+    wall, cpu = time.perf_counter() - start, time.process_time() - cpu
+    metrics = {"trees": 500, "peak_mib": peak_memory_mib(), "load_before": load}
     return {"settings": {"q": N_COVARIATES}, "seconds": {"fit": wall, "cpu": cpu}, "metrics": metrics}
 
 
@@ -184,3 +204,13 @@ def _nothing(*rows_and_outputs: np.ndarray) -> None:
 
 def _warm_up() -> None:
     model(1).fit(*_chunk(0, 500))
+
+
+_MEASURES = {
+    "network": measure_network,
+    "parquet": measure_run,
+    "dask": measure_run,
+    "lightgbm": measure_lightgbm,
+    "memory": measure_default,
+    "default": measure_default,
+}

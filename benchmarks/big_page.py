@@ -1,5 +1,7 @@
 """The page of large tables: seconds, memory and bytes of stored runs, and what they mean for more rows and workers."""
 
+import numpy as np
+
 from benchmarks.big import N_COVARIATES, TREES
 from benchmarks.comparisons import markdown_table
 from benchmarks.rows import Store, latest
@@ -24,11 +26,13 @@ def big_page() -> list[str]:
     return [
         "# Large tables",
         "",
-        f"{N_COVARIATES} covariates, one outcome, {TREES // 2} logistic trees of depth 6 and {TREES // 2} with boosted "
-        "trees at the nodes, one thread a process. Made by `python -m benchmarks big`; rows in "
+        f"{N_COVARIATES} covariates, one outcome, one thread a process. Made by `python -m benchmarks big`; rows in "
         "`benchmarks/rows/big.jsonl`.",
         "",
-        "## From Parquet files",
+        *_default_models(stored),
+        "## One flow from Parquet files",
+        "",
+        f"{TREES // 2} logistic trees of depth 6 and {TREES // 2} with boosted trees at the nodes.",
         "",
         *markdown_table(["rows", "seconds", "processor seconds", "rows and trees a second", "peak memory, MiB"], [
             [f"{n:,}", *_figures(files[n], "rows_a_second", "peak_mib")] for n in sizes
@@ -51,6 +55,25 @@ def big_page() -> list[str]:
         "",
         *_model(one, two, network),
     ]  # fmt: skip
+
+
+def _default_models(stored: dict[tuple[str, str], dict]) -> list[str]:
+    """The default model from files and in memory beside LightGBM, as far as there are such runs."""
+    words = {
+        "lightgbm": "LightGBM, 500 trees",
+        "default": "default, from files",
+        "memory": "default, in memory",
+        "memory, fast": 'effort="fast", in memory',
+    }
+    lines = [
+        [words[method], f"{int(n):,}", *_figures(row, "peak_mib"), f"{row['metrics'].get('log_lik', np.nan):.4f}"]
+        for (n, method), row in sorted(stored.items(), key=lambda item: item[0][1])
+        if method in words
+    ]
+    if not lines:
+        return []
+    header = ["model", "rows", "seconds", "processor seconds", "peak memory, MiB", "log-likelihood of fresh rows"]
+    return ["## The default model", "", *markdown_table(header, lines), ""]
 
 
 def _profile(row: dict | None) -> list[str]:

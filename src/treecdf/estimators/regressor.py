@@ -272,6 +272,8 @@ class TreeFlowRegressor(Predictions, RegressorMixin, BaseEstimator):
     ) -> Self:
         """Learn p(y | x). A fit that fails or is interrupted leaves the estimator as it was.
 
+        Of more than 50,000 rows the default learns a model of a sample, then trees of all others: see docs/scaling.md.
+
         Parameters
         ----------
         X : array or frame of shape (n, q), or Dask collection
@@ -326,8 +328,8 @@ class TreeFlowRegressor(Predictions, RegressorMixin, BaseEstimator):
     ) -> Self:
         """Learn p(y | x) from a Parquet file, or a directory of them, that need not fit into memory.
 
-        Up to 100,000 rows are read into memory: the model is that of `fit`, to the last bit. Of more rows a sample is,
-        and trees are grown on all others; an unconditional base is trained on all rows. See docs/scaling.md.
+        Up to 50,000 rows are read into memory. Of more rows a sample is, and trees are grown on all others; an
+        unconditional base is trained on all rows. The model is that of `fit`, to the last bit. See docs/scaling.md.
 
         Parameters
         ----------
@@ -340,13 +342,13 @@ class TreeFlowRegressor(Predictions, RegressorMixin, BaseEstimator):
         sample_weight : str, default None
             Column of the weights.
         directory : path, default None
-            Where more than 100,000 rows are copied to, in files without a name: 9 q + 16 d + 70 bytes a row. None: the
+            Where more than 50,000 rows are copied to, in files without a name: 9 q + 16 d + 70 bytes a row. None: the
             system's place for temporary files.
         groups : str, default None
             Column that says which rows belong together; it is no covariate unless `covariates` names it.
         path_val : path, default None
             File or directory with the same columns, of rows that decide when to stop. None: a random
-            `validation_fraction` of the rows does. For at most 100,000 training rows.
+            `validation_fraction` of the rows does.
 
         Returns
         -------
