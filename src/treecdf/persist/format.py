@@ -17,7 +17,7 @@ from treecdf.persist.checks.models import CHECKS
 from treecdf.training.classifiers import MLP, BoostedTrees, Constant, Logistic
 from treecdf.training.settings import Stage
 
-VERSION = 5  # of the format: to be raised whenever a part gains or loses a field, or a number changes its meaning
+VERSION = 6  # of the format: to be raised whenever a part gains or loses a field, or a number changes its meaning
 # Settings that may be among the parameters; the estimator checks them.
 _SETTINGS = (
     *(Stage, Constant, Logistic, MLP, BoostedTrees),
