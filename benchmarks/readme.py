@@ -68,7 +68,7 @@ def _beside(name: str, groups: Groups, score: Score, mark: str) -> tuple[str, st
     best = _best_library(name, groups, score)
     values = metric(ours, score.key)
     text = f"{_mean(values)}{mark}" if len(values) else ""
-    quick = _mean(metric(fast, score.key)) if fast else ""
+    quick = f"{_mean(metric(fast, score.key))}{'†' if any(map(is_old, fast)) else ''}" if fast else ""
     if best is None:
         return text, quick, ""
     common = {row["split"] for row in groups[name, best]}

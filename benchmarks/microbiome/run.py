@@ -5,6 +5,7 @@ the age, infant and depth of every sample of the third; `judge` compares these w
 """
 
 import time
+from dataclasses import replace
 
 import numpy as np
 
@@ -19,6 +20,7 @@ N_SEEDS = 3
 N_AXES = 4
 # The paper's flows take minutes and have no part in the targets: one seed.
 SEEDS = {"paper": 1, "paper_student": 1}
+CONTROL = "real"  # the method whose rows hold what is known of the real samples, for the rows of all others
 PICTURED = (0, 0)  # seed and fold whose principal coordinates are kept
 
 
@@ -37,8 +39,31 @@ def run_study(methods: list[str], jobs: int = 1, retry: bool = False, n_seeds: i
 
 
 def stored() -> dict[Run, dict]:
-    """The rows, by their keys."""
-    return latest(Store(NAME).read())
+    """The rows, by their keys; what is known of the real samples comes from those of the control.
+
+    So do depths of draws, if they are the real ones.
+    """
+    rows = latest(Store(NAME).read())
+    for run, row in rows.items():
+        control = rows.get(replace(run, method=CONTROL), {})
+        if "details" in row and "details" in control:
+            known = {name: values for name, values in control["details"].items() if of_real(name)}
+            row["details"] = known | {"drawn_depth": known["depth"]} | row["details"]
+    return rows
+
+
+def _short(value):
+    """The same JSON value with three digits, and whole numbers as such: there are many of them."""
+    if isinstance(value, dict):
+        return {name: _short(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_short(item) for item in value]
+    return int(value) if value == int(value) else float(f"{value:.3g}")
+
+
+def of_real(name: str) -> bool:
+    """Whether a detail is one of the real samples, which all methods are judged by."""
+    return name in ("age", "depth") or name.startswith("real_")
 
 
 def work(run: Run) -> dict:
@@ -58,7 +83,11 @@ def work(run: Run) -> dict:
         metrics["log_prob"] = float(model.log_prob(real).mean())
     if (run.seed, run.split) == PICTURED:
         details["points"], details["share"] = principal_coordinates(real, drawn)
-    return {"metrics": metrics, "seconds": seconds, "details": details} | provenance()
+    if run.method != CONTROL:
+        if details["drawn_depth"] == details["depth"]:
+            del details["drawn_depth"]
+        details = {name: values for name, values in details.items() if not of_real(name)}
+    return {"metrics": metrics, "seconds": seconds, "details": _short(details)} | provenance()
 
 
 def principal_coordinates(real: Samples, drawn: np.ndarray) -> tuple[list, list]:

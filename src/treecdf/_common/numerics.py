@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from treecdf._common.typing import Array
 
@@ -41,6 +42,18 @@ def weighted_quantile(values: Array, weight: Array, level: float) -> float:
     sides = (np.searchsorted(reached, level * reached[-1], side) for side in ("left", "right"))
     lower, upper = (float(values[order[min(k, len(order) - 1)]]) for k in sides)
     return lower / 2 + upper / 2
+
+
+def counted_quantiles(z: Array, levels: ArrayLike, weight: Array) -> Array:
+    """Quantiles of values (n,), each there as often as its weight says, with straight lines between them."""
+    order = np.argsort(z, kind="stable")
+    reached = np.cumsum(weight[order])
+    place = np.asarray(levels) * max(reached[-1] - 1, 0.0)
+    low, high = (
+        z[order][np.minimum(np.searchsorted(reached, at, side="right"), len(z) - 1)]
+        for at in (np.floor(place), np.ceil(place))
+    )
+    return np.asarray(low + (place - np.floor(place)) * (high - low), dtype=np.float64)
 
 
 def log_sum_exp(values: Array, axis: int = 1) -> Array:

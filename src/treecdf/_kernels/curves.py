@@ -45,6 +45,8 @@ def fill_leaves(left, right, roots, first, low, high, masses, lines):
     whole = np.empty(left.size)
     for i in range(masses.shape[0]):
         for tree in range(roots.size - 1):
+            if roots[tree] == roots[tree + 1]:  # a tree without nodes: one leaf
+                lines[i, first[tree], 1] = 1.0
             for k in range(roots[tree], roots[tree + 1]):
                 if k == roots[tree]:
                     whole[k] = 1.0

@@ -37,6 +37,7 @@ _LARGEST_LOG_SCALE = 10.0  # scales are at most this, whatever the trees say
 _BROAD_SCALE = 2.0  # standard deviations of the outcome: scale of the component for rows that nobody foresaw
 _BROAD_SCALE_OF_LOGS = 1.0  # the same after logarithms, where twice as much would be orders of magnitude
 _SMALLEST_MASS = 1e-300  # of a cell, whose logarithm stays finite
+_NUMBERS_AT_ONCE = 2**16  # in rows with missing values that are worked on together: each has 40 versions
 _LARGEST = 1e307  # outcomes beyond are held there where they are averaged
 _WORTH_OF_BROAD = 1.0  # nats of all rows together that more weight of the broad component has to gain
 _WIDEST = 0.95  # quantile of the training rows' standard deviations that `widest` is
@@ -155,14 +156,22 @@ class Conditional(WholeCube):
         missing = np.isnan(x).any(axis=1)
         if not missing.any():
             return self._widened(self._known(x), x)
-        versions, caution = self.reach.filled(x[missing])
-        n, k, q = versions.shape
-        each = self._known(versions.reshape(-1, q)).reshape(n, k, -1)
-        parameters = np.empty((len(x), each.shape[2]))
-        parameters[missing] = self._widened(averaged(each, caution, 1 / _SPREAD[self.tail]), x[missing])
+        incomplete, at_once = x[missing], max(1, _NUMBERS_AT_ONCE // x.shape[1])
+        found = np.concatenate(
+            [self._averaged(incomplete[i : i + at_once]) for i in range(0, len(incomplete), at_once)]
+        )
+        parameters = np.empty((len(x), found.shape[1]))
+        parameters[missing] = found
         if not missing.all():
             parameters[~missing] = self.parameters(x[~missing])
         return parameters
+
+    def _averaged(self, x: Array) -> Array:
+        """Parameters (n, 3 J + 3) at rows x (n, q) with missing values."""
+        versions, caution = self.reach.filled(x)
+        n, k, q = versions.shape
+        each = self._known(versions.reshape(-1, q)).reshape(n, k, -1)
+        return self._widened(averaged(each, caution, 1 / _SPREAD[self.tail]), x)
 
     def _known(self, x: Array) -> Array:
         """Parameters (n, 3 J + 3) at covariates x (n, q) without missing values, wherever they are."""

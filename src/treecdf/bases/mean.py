@@ -104,7 +104,8 @@ class Mean:
     def _of_use(self) -> Mean:
         """The same without learners that have no weight and no component: some of them hold training rows."""
         used = np.flatnonzero((self.weights > 0) | np.isin(np.arange(len(self.names)), self.components))
-        names, predictors = (tuple(parts[k] for k in used) for parts in (self.names, self.predictors))
+        names = tuple(self.names[k] for k in used)
+        predictors = tuple(self.predictors[k] for k in used)
         return Mean(names, predictors, self.weights[used], np.searchsorted(used, self.components))
 
     @staticmethod

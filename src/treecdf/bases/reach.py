@@ -108,6 +108,11 @@ class Reach:
         """The remembered rows (m, q), each covariate times its relevance; made once."""
         return np.asarray(self.relevance * self.points)
 
+    @cached_property
+    def _n_values(self) -> Ints:
+        """How many values (q,) each covariate of the remembered rows has; counted once."""
+        return np.array([len(np.unique(column)) for column in self.points.T])
+
     def n_like(self, x: Array) -> Ints:
         """How many (n,) of the remembered rows are like rows x (n, q), in the covariates that matter."""
         found = np.empty(len(x), np.int64)
@@ -129,7 +134,7 @@ class Reach:
         squared = _squared_distances(np.where(known, x, 0.0), self.points, known)
         donors = self.points[np.argsort(squared, axis=1, kind="stable")[:, :_N_DONORS]]
         versions = np.where(known[:, None, :], x[:, None, :], donors)
-        n_values = np.array([len(np.unique(column)) for column in self.points.T])
+        n_values = self._n_values
         most = np.where(known, 1, n_values).max(axis=1)
         caution = np.minimum(1 + _CAUTION / most, _MOST_CAUTION)
         patterns, kind = np.unique(known, axis=0, return_inverse=True)

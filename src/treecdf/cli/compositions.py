@@ -19,6 +19,7 @@ from treecdf.cli.fields import Kind
 from treecdf.cli.inputs import Choose, check_columns
 from treecdf.cli.models import columns_to_keep, kinds_of_covariates, stream_beside, table_of
 from treecdf.cli.output import check_memory, check_output, free_name, write_table
+from treecdf.cli.questions import standard_error
 from treecdf.cli.tables import read_file
 from treecdf.cli.terminal import printable, quoted
 from treecdf.estimators.compositional import CompositionalFlow
@@ -35,6 +36,8 @@ _FOREIGN: dict[str, Any] = {
     "atoms": [],
     "resolution": [],
     "checkpoint": None,
+    "effort": "default",
+    "forget_rows": False,
 }
 
 
@@ -42,7 +45,7 @@ def fit_composition(args: argparse.Namespace) -> None:
     """Learn a model of compositions from a table and write it to a file."""
     for name, absent in _FOREIGN.items():
         if getattr(args, name) != absent:
-            raise ValueError(f"--{name} does not go with --composition")
+            raise ValueError(f"--{name.replace('_', '-')} does not go with --composition")
     if not args.covariates:
         raise ValueError("--composition needs --covariates: all columns that nothing else is said of are taxa")
     if args.time and not args.subject:
@@ -97,10 +100,9 @@ def score_composition(model: CompositionalFlow, args: argparse.Namespace) -> Non
     table = read_file(table_of(args), _columns_to_ask(model, args, model.taxa_))
     log_prob = model.log_prob(_covariates(model, table), table[list(model.taxa_)].astype(np.float64))
     lowest = int(log_prob.argmin())
-    error = float(log_prob.std(ddof=1) / np.sqrt(len(log_prob))) if len(log_prob) > 1 else float("nan")
     lines = [
         f"samples                       {len(table):10d}",
-        f"mean log density              {log_prob.mean():10.4f}  (standard error {error:.4f})",
+        f"mean log density              {log_prob.mean():10.4f}{standard_error(log_prob)}",
         f"lowest log density            {log_prob[lowest]:10.4f}  (row {lowest} of the file, from 0)",
     ]
     if args.out is not None:
@@ -111,7 +113,7 @@ def score_composition(model: CompositionalFlow, args: argparse.Namespace) -> Non
 
 def sample_composition(model: CompositionalFlow, args: argparse.Namespace) -> None:
     """Draw samples for every row of a table: one line for each draw."""
-    depth: Any = None if args.depth is None else int(args.depth) if args.depth.isdigit() else args.depth
+    depth: Any = None if args.depth is None else int(args.depth) if args.depth.isdecimal() else args.depth
     names = [depth] if isinstance(depth, str) else []
     table = read_file(table_of(args), _columns_to_ask(model, args, names))
     check_memory(len(table), args.n, 2 + model.n_taxa_ + len(args.id))
@@ -120,7 +122,8 @@ def sample_composition(model: CompositionalFlow, args: argparse.Namespace) -> No
     drawn = model.sample(_covariates(model, table), args.n, args.seed, depth=depth, **_subjects(args, table))
     columns = {free_name("draw", [*model.taxa_, *args.id]): np.tile(np.arange(args.n), len(table))}
     for name in model.taxa_:
-        columns[free_name(name, columns)] = drawn[name].to_numpy()
+        values = drawn[name].to_numpy()
+        columns[free_name(name, columns)] = values.astype(np.int64) if hasattr(model, "depths_") else values
     write_table(args.out, _labelled(args, table, columns, args.n))
     print(f"{args.n} draws for each of {len(table)} rows written to {args.out}", file=stream_beside(args.out))
 
@@ -138,6 +141,8 @@ def _columns_to_learn(args: argparse.Namespace) -> Choose:
             ("--categorical", args.categorical, Kind.LEVELS),
             ("--subject", [args.subject] if args.subject else [], Kind.TEXT),
             ("--groups", [args.groups] if args.groups and args.groups != args.subject else [], Kind.TEXT),
+            ("--weight", [args.weight] if args.weight else [], Kind.WEIGHT),
+            ("--time", [args.time] if args.time and args.time not in args.covariates else [], Kind.WEIGHT),
         ):
             for name in own:
                 free = Kind.ANY if option == "--categorical" else Kind.WEIGHT

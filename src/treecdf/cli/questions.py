@@ -40,7 +40,7 @@ def score(args: argparse.Namespace) -> None:
     lowest = int(log_prob.argmin())
     lines = [
         f"rows                          {len(asked):10d}",
-        f"mean log density              {log_prob.mean():10.4f}{_standard_error(log_prob)}",
+        f"mean log density              {log_prob.mean():10.4f}{standard_error(log_prob)}",
         f"lowest log density            {log_prob[lowest]:10.4f}  (row {asked.rows[lowest]} of the file, from 0)",
     ]
     for (name, own), truth in zip(_outcomes(model, distribution), values.reshape(len(asked), -1).T, strict=True):
@@ -144,6 +144,8 @@ def _say(args: argparse.Namespace, text: str) -> None:
     print(text, file=stream_beside(args.out))
 
 
-def _standard_error(values: Array) -> str:
-    """Standard error of the mean of values (n,) in words; nothing of a single one."""
-    return f"  (standard error {values.std(ddof=1) / np.sqrt(len(values)):.4f})" if len(values) > 1 else ""
+def standard_error(values: Array) -> str:
+    """Standard error of the mean of values (n,) in words; nothing of a single one, or of one that is infinite."""
+    if len(values) < 2 or not np.isfinite(values).all():
+        return ""
+    return f"  (standard error {values.std(ddof=1) / np.sqrt(len(values)):.4f})"

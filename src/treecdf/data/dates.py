@@ -19,7 +19,10 @@ from treecdf._common.typing import Array
 _TIME = r"(?P<time>\d{2}:\d{2}(?::\d{2}(?:[.,]\d{1,9})?)?)"
 _ZONE = r" ?(?P<zone>Z|UTC|[+-]\d{2}(?::?\d{2})?)"
 _CLOCK = rf"(?:[T ]{_TIME}(?:{_ZONE})?)?"
-_NAME = r"(?P<name>jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?"
+_NAME = (
+    r"(?P<name>jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?"
+    r"|sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\.?"
+)
 # A day with or without a time, in one of four ways in which day and month cannot be mistaken for one another.
 _DAYS = [
     re.compile(form + _CLOCK, re.IGNORECASE)
@@ -71,6 +74,15 @@ def as_seconds(values: NDArray[Any]) -> Array | None:
     return np.array([np.nan if _is_missing(value) else value / _SECOND for value in values.tolist()], np.float64)
 
 
+def as_days(values: Any) -> Any:
+    """Dates as days since 1970 and durations as days, NaN where they are missing; anything else as it is."""
+    array = np.asarray(values)
+    if array.dtype.kind == "M":
+        array = array - np.datetime64(0, "s")
+    seconds = as_seconds(array)
+    return values if seconds is None else seconds / 86400
+
+
 def looks_like_dates(values: NDArray[Any]) -> bool:
     """Whether texts (n,) are dates, times or periods, apart from missing ones."""
     return any(isinstance(value, str) for value in values.tolist()) and parse_dates(values) is not None
@@ -117,7 +129,7 @@ def _read(text: str) -> tuple[str, np.datetime64] | None:
     is_time = False
     if match := next(filter(None, (form.fullmatch(text) for form in _DAYS)), None):
         parts = match.groupdict()
-        month = int(parts["month"]) if "month" in parts else 1 + _NAMES.index(parts["name"].lower())
+        month = int(parts["month"]) if "month" in parts else 1 + _NAMES.index(parts["name"].lower()[:3])
         day, time, zone = f"{parts['year']}-{month:02}-{int(parts['day']):02}", parts["time"], parts["zone"]
     elif match := _MONTH.fullmatch(text):
         day, time, zone = f"{match['year']}-{match['month']}-01", None, None

@@ -111,6 +111,14 @@ def opened(X: Any) -> Any:
     return X if is_frame(X) else _as_array(X)
 
 
+def opened_outcomes(y: Any) -> Any:
+    """Outcomes as they come; columns and Tables of pyarrow and LazyFrames of polars are read."""
+    if hasattr(y, "to_pandas") and (hasattr(y, "column_names") or hasattr(y, "to_pylist")):
+        return y.to_pandas()
+    is_lazy = hasattr(y, "collect") and hasattr(y, "collect_schema") and not hasattr(y, "shape")
+    return y.collect() if is_lazy else y
+
+
 def is_frame(X: object) -> TypeGuard[Frame]:
     """Whether X is a pandas or polars frame, or anything alike."""
     return hasattr(X, "columns") and hasattr(X, "shape") and hasattr(X, "__getitem__")

@@ -259,6 +259,11 @@ def _durations_as_seconds(y: Any) -> Any:
 def read_one_for_each(given: ArrayLike, name: str, n: int) -> Array:
     """A number for each of n rows, NaN where it is masked; a single number is that of all rows."""
     refuse_name(given, name)
+    kind = getattr(getattr(given, "dtype", None), "kind", "")
+    if kind == "M":
+        raise ValueError(f"{name} has dates, and numbers are needed, such as days since the first of them.")
+    if kind == "m":
+        given = np.asarray(as_seconds(np.asarray(given)))
     try:
         values = np.ma.filled(np.ma.asarray(given, dtype=np.float64), np.nan)
     except (ValueError, TypeError, OverflowError) as error:

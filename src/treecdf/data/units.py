@@ -46,6 +46,20 @@ def _ranks(column: Column) -> Units:
     return np.unique(column, return_inverse=True)[1].astype(np.uint64)
 
 
+def parted_copies(units: Units, most: int, salt: int) -> Units:
+    """Units (n,) of rows, of which at most so many copies share one; further ones get others, mixed with the salt.
+
+    Copies are counted in the order of the rows, which does not matter: they are the same rows.
+    """
+    order = np.argsort(units, kind="stable")
+    ascending = units[order]
+    begins = np.flatnonzero(np.append(True, ascending[1:] != ascending[:-1]))
+    nth = np.arange(len(units)) - np.repeat(begins, np.diff(np.append(begins, len(units))))
+    block = np.empty(len(units), np.uint64)
+    block[order] = (nth // most).astype(np.uint64)
+    return np.where(block == 0, units, _mixed(_mixed(units + block * _ODD) + np.uint64(salt)))
+
+
 def units_of_groups(groups: ArrayLike, n: int) -> Units:
     """Units (n,) made of the groups that n rows belong to: numbers or names; every row needs one."""
     refuse_name(groups, "groups")

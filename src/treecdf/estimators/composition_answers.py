@@ -14,7 +14,8 @@ from treecdf._common.typing import Array, Ints
 from treecdf._common.validation import check_setting, is_int
 from treecdf.data.columns import Covariates
 from treecdf.data.compositions import check_samples, read_compositions
-from treecdf.data.table import read_covariates, read_one_for_each, read_table
+from treecdf.data.dates import as_days
+from treecdf.data.table import read_covariates, read_one_for_each
 from treecdf.data.units import units_of_groups
 from treecdf.estimators.state import schema_of
 from treecdf.flows.composition.drawing import At, draw_ratios
@@ -71,7 +72,7 @@ class CompositionAnswers:
             alike: the k-th draws of its rows are one history. They need not be subjects of the training rows. None:
             every sample is of a subject of its own.
         time : array of shape (n,), default None
-            When the samples were taken, if the model was fitted with times.
+            When the samples were taken, if the model was fitted with times; dates and durations count in days.
 
         Returns
         -------
@@ -81,9 +82,19 @@ class CompositionAnswers:
         """
         check_is_fitted(self, "links_")
         check_setting("n_samples", n_samples, is_int(n_samples) and n_samples >= 0, "an integer of at least 0")
-        rng = as_generator(random_state)
         x = self.covariates_.filled(read_covariates(schema_of(self), X))
         kin = self._read_subjects(subject, time, len(x))
+        return self._named(X, self._drawn(x, n_samples, depth, kin, as_generator(random_state)))
+
+    def _drawn(
+        self,
+        x: Array,
+        n_samples: int,
+        depth: ArrayLike | None,
+        kin: tuple[Ints, Array] | None,
+        rng: np.random.Generator,
+    ) -> Array:
+        """Draws (n, n_samples, taxa) at covariates x (n, q) that were read, of these subjects and times."""
         at = self._at(x, n_samples, depth, rng)
         with threadpool_limits(1, user_api="blas"):
             effects = self.effects_(at.x)
@@ -97,7 +108,7 @@ class CompositionAnswers:
             drawn[:, self.order_] = ratios.abundances()
         if at.depth is not None:
             drawn = thinned(as_reads(drawn, self.depths_.learnt(at.depth)), at.depth, rng)
-        return self._named(X, drawn.reshape(len(x), n_samples, self.n_taxa_))
+        return drawn.reshape(len(x), n_samples, self.n_taxa_)
 
     def log_prob(self, X: ArrayLike, Y: ArrayLike) -> Array:
         """Log density of compositions, with respect to the measure named in the notes.
@@ -118,14 +129,17 @@ class CompositionAnswers:
             nearly the log probability of the counts.
         """
         check_is_fitted(self, "links_")
-        given = read_compositions(Y, self.normalize, self.n_taxa_, getattr(self, "taxa_", None), self.counts)
+        counts = self._has_depths
+        given = read_compositions(Y, self.normalize, self.n_taxa_, getattr(self, "taxa_", None), counts)
         check_samples(X, given.samples)
-        x = read_table(schema_of(self), X, given.y, None).x
+        x = self.covariates_.filled(read_covariates(schema_of(self), X))
+        if len(x) != len(given.y):
+            raise ValueError(f"X has {len(x)} rows and Y {len(given.y)}: expected as many.")
         unseen = np.setdiff1d(np.arange(self.n_taxa_), self.order_)
         possible = ~given.y[:, unseen].any(axis=1)
         total = np.full(len(x), -np.inf)
         if possible.any():
-            at = self._at_depths(x[possible], given.total[possible] if self.counts else None)
+            at = self._at_depths(x[possible], given.total[possible] if counts else None)
             with threadpool_limits(1, user_api="blas"):
                 total[possible] = self._log_prob(at, given.y[possible][:, self.order_])
         return total
@@ -234,9 +248,8 @@ class CompositionAnswers:
         parts = [np.empty((0, 3))]
         for start in range(0, len(x), at_once):
             rows = np.arange(start, min(start + at_once, len(x)))
-            own = X.iloc[rows] if hasattr(X, "iloc") else np.asarray(X)[rows]
-            drawn = self.sample(own, n_draws, rng, depth=None if reads is None else reads[rows])
-            values = np.asarray(function(np.asarray(drawn).reshape(-1, self.n_taxa_)), dtype=np.float64)
+            drawn = self._drawn(x[rows], n_draws, None if reads is None else reads[rows], None, rng)
+            values = np.asarray(function(drawn.reshape(-1, self.n_taxa_)), dtype=np.float64)
             if values.shape != (len(rows) * n_draws,):
                 raise ValueError(f"Expected f to return numbers of shape ({len(rows) * n_draws},); got {values.shape}.")
             parts.append(summaries(values.reshape(len(rows), n_draws), level))
@@ -256,17 +269,23 @@ class CompositionAnswers:
             return READY[f] if isinstance(f, str) else f
         if reference is None:
             raise ValueError("bray_curtis needs a reference: the composition that distances are measured to.")
-        table = reference.to_frame().T if hasattr(reference, "to_frame") else np.asarray(reference)[None]
+        has_names = hasattr(reference, "to_frame") and hasattr(reference, "index")
+        table = reference.to_frame().T if has_names else np.asarray(reference)[None]
         point = read_compositions(table, True, self.n_taxa_, getattr(self, "taxa_", None)).y[0]
         return lambda drawn: bray_curtis(drawn, point)
+
+    @property
+    def _has_depths(self) -> bool:
+        """Whether the fitted model is one of counts."""
+        return hasattr(self, "depths_")
 
     def _at(self, x: Array, n_samples: int, depth: ArrayLike | None, rng: np.random.Generator) -> At:
         """Rows to draw at; depths that are not given are drawn."""
         n = len(x)
-        if not self.counts and depth is not None:
+        if not self._has_depths and depth is not None:
             raise ValueError("depth is for a model of counts: CompositionalFlow(counts=True).")
         repeated = np.repeat(x, n_samples, axis=0)
-        if not self.counts:
+        if not self._has_depths:
             return At(repeated, None, None)
         if depth is None:
             reads = self.depths_.draw(n * n_samples, rng)
@@ -295,6 +314,9 @@ class CompositionAnswers:
             return None
         if not hasattr(self, "subjects_"):
             raise ValueError("subject needs a model that knows how alike samples of one are: fit(X, Y, subject=...).")
+        if self.subjects_.has_times != (time is not None):
+            known = "was fitted with times" if time is None else "was fitted without times"
+            raise ValueError(f"time must be given to both fit and sample, or to none: the model {known}.")
         return read_subjects(subject, time, n)
 
     def _named(self, X: Any, values: Array) -> Any:
@@ -315,7 +337,7 @@ class CompositionAnswers:
 def read_subjects(subject: ArrayLike, time: ArrayLike | None, n: int) -> tuple[Ints, Array]:
     """Numbers of subjects (n,), from 0 on, and times (n,), all 0 if there are none."""
     number = np.unique(units_of_groups(subject, n), return_inverse=True)[1]
-    times = np.zeros(n) if time is None else read_one_for_each(time, "time", n)
+    times = np.zeros(n) if time is None else read_one_for_each(as_days(time), "time", n)
     if not np.isfinite(times).all():
         raise ValueError(f"time of row {int(np.argmin(np.isfinite(times)))} is missing or infinite.")
     return number.astype(np.int64), times

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -153,13 +154,15 @@ class CompositionalFlow(CompositionAnswers, BaseEstimator):
         groups : array of shape (n,), default None
             Rows of one group, such as samples of one person, are left out together where left-out rows decide.
         sample_weight : array of shape (n,), default None
-            How many samples each row counts for; one for all by default.
+            How many samples each row counts for; one for all by default. How alike samples of one subject are is
+            learnt from all of them alike.
         subject : array of shape (n,), default None
             Whose sample each row is. How alike samples of one subject are is then learnt, for histories drawn by
             `sample(..., subject=...)`; subjects are groups if no other groups are given. What a single sample is like
             given its covariates does not depend on it.
         time : array of shape (n,), default None
-            When the samples were taken: those of one subject may be less alike the longer they are apart.
+            When the samples were taken: those of one subject may be less alike the longer they are apart. Dates and
+            durations count in days.
 
         Returns
         -------
@@ -187,7 +190,7 @@ class CompositionalFlow(CompositionAnswers, BaseEstimator):
         if given.taxa is not None:
             state["taxa_"] = given.taxa
         if self.counts:
-            state["depths_"] = depths = Depths.fit(total)
+            state["depths_"] = depths = Depths.fit(total, weight)
             x = np.column_stack([x, depths.covariate(total)])
             y = spread(np.round(y * total[:, None]), rng)
         ratios = Ratios.of(y[:, order])
@@ -199,7 +202,9 @@ class CompositionalFlow(CompositionAnswers, BaseEstimator):
             fitted = self._fit_links(at, effects, ratios, fold, weight, rng)
             links = tuple(part.link for part in fitted)
             if kin is not None:
-                state["subjects_"] = fit_subjects(kin, at, effects, ratios, presence, links, rng)
+                state["subjects_"] = replace(
+                    fit_subjects(kin, at, effects, ratios, presence, links, rng), has_times=time is not None
+                )
         state |= {"effects_": make_effects, "presence_": presence, "links_": links}
         replace_state(self, schema_state(schema) | state, _FITTED)
         for text in told(fitted, [str(k) if given.taxa is None else given.taxa[k] for k in order]):

@@ -17,7 +17,7 @@ from treecdf._common.steps import stop_by_interrupt
 from treecdf._common.typing import Bound
 from treecdf._kernels.compiling import announce_compilation, end_announcement
 from treecdf.data.exposure import as_rates, check_exposure, read_exposure
-from treecdf.data.reading import Schema, opened
+from treecdf.data.reading import Schema, opened, opened_outcomes
 from treecdf.data.recording import notes
 from treecdf.data.table import (
     Table,
@@ -122,7 +122,7 @@ def fit_in_memory(
 ) -> FittedState:
     """Fit to a table in memory; a large one as if it were in files, if there is a conditional base and no exposure."""
     X, y, weight, groups = train
-    X = opened(X)
+    X, y = opened(X), opened_outcomes(y)
     n = (*np.shape(X), 0)[0]
     if exposure is not None or n <= ROWS_READ_WHOLE or not is_conditional(settings, n, read_outcomes(y).shape[1]):
         return fit_table(settings, (X, y, weight, groups), validation, checkpoint, exposure)
@@ -170,7 +170,7 @@ def _fit_sampled(
     settings: FitSettings, sampled: Sampled, validation: Given | None, checkpoint: NoCheckpoint
 ) -> FittedState:
     """The model of a sample of the rows, with trees of all other rows unless it is on a grid."""
-    given = sampled.sample()
+    sampled, given = sampled.drawn()
     state = fit_table(settings, given, validation, checkpoint)
     n = len(given[0])
     if n == sampled.n_rows:

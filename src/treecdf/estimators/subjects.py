@@ -30,7 +30,8 @@ def fit_subjects(
     """How alike training samples of one subject are, beyond what their covariates say.
 
     Correlations of each taxon's own residuals say how they differ between taxa and over time; then all are made
-    stronger, until draws of the training subjects are as near to one another as their samples are (Bray-Curtis).
+    stronger, until draws of one subject are as near to one another, measured by the distance (Bray-Curtis) of those of
+    different subjects, as its samples are. Without that measure samples that differ too much would be made alike.
     Correlations of residuals alone leave draws too far apart: residuals are of a chain, and what comes with a taxon's
     neighbours in the other sample is not in its own.
     """
@@ -40,20 +41,21 @@ def fit_subjects(
     rows = _some_subjects(kin[0], rng)
     subject, time = kin[0][rows], kin[1][rows]
     first, second = pairs(subject)
-    if not len(first):
+    other = _of_others(subject, first, rng)
+    if not len(first) or other is None:
         return found
     gap = np.abs(time[first] - time[second])
     near = gap <= np.quantile(gap, _NEAR)
-    first, second = first[near], second[near]
+    first, second, other = first[near], second[near], other[near]
     here = At(at.x[rows], None if at.floor is None else at.floor[rows], None)
-    real = _distance(ratios.abundances()[rows], first, second)
+    real = _nearness(ratios.abundances()[rows], first, second, other)
     low, high = np.log(_POWERS)
     seed = int(rng.integers(2**31))
     for _ in range(_STEPS):
         middle = (low + high) / 2
         uniforms = found.stronger(np.exp(middle)).uniforms(subject, time, (1, len(links)), np.random.default_rng(seed))
         drawn = draw_ratios(here, effects[rows], presence, links, uniforms, exact=True).abundances()
-        low, high = (middle, high) if _distance(drawn, first, second) > real else (low, middle)
+        low, high = (middle, high) if _nearness(drawn, first, second, other) > real else (low, middle)
     return found.stronger(float(np.exp((low + high) / 2)))
 
 
@@ -78,6 +80,19 @@ def _some_subjects(subject: Ints, rng: np.random.Generator) -> Ints:
             break
         taken |= own
     return np.flatnonzero(taken)
+
+
+def _of_others(subject: Ints, rows: Ints, rng: np.random.Generator) -> Ints | None:
+    """For each of the rows a row of another subject; None if there is but one."""
+    if (subject == subject[0]).all():
+        return None
+    others = [np.flatnonzero(subject != s) for s in range(int(subject.max()) + 1)]
+    return np.array([rng.choice(others[subject[row]]) for row in rows], np.int64)
+
+
+def _nearness(y: Array, first: Ints, second: Ints, other: Ints) -> float:
+    """Mean distance of pairs of samples of one subject, over that of the first of them from one of another."""
+    return _distance(y, first, second) / max(_distance(y, first, other), 1e-300)
 
 
 def _distance(y: Array, first: Ints, second: Ints) -> float:

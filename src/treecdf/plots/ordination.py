@@ -10,7 +10,7 @@ from scipy.linalg import eigh
 from scipy.spatial.distance import pdist, squareform
 
 from treecdf._common.typing import Array
-from treecdf.data.compositions import read_compositions
+from treecdf.data.compositions import check_samples, read_compositions
 from treecdf.estimators.compositional import CompositionalFlow
 from treecdf.flows.composition.functionals import shares
 from treecdf.plots._style import BLUE, VERMILION, axes
@@ -49,6 +49,7 @@ class OrdinationDisplay:
     ) -> Self:
         """From a fitted model and samples Y at X; one is drawn at each row, of counts at its depth."""
         given = read_compositions(Y, model.normalize, model.n_taxa_, getattr(model, "taxa_", None), model.counts)
+        check_samples(X, given.samples)
         drawn = model.sample(X, 1, random_state, depth=given.total if model.counts else None)
         points, share = coordinates(np.vstack([given.y, shares(np.asarray(drawn).reshape(given.y.shape))]), 2)
         return cls(points[: len(given.y)], points[len(given.y) :], share).plot(ax)

@@ -330,13 +330,6 @@ def _trained(fitted: Iterable[Fitted | None]) -> list[Fitted]:
     return [part for part in fitted if part is not None]
 
 
-def _link_table(table: Table, outcome: int, given: Sequence[int]) -> Table:
-    """One outcome, with others among the covariates."""
-    x = np.ascontiguousarray(np.hstack([table.x, table.y[:, list(given)]])) if given else table.x
-    cells = None if table.cells is None else table.cells.of(outcome)
-    return replace(table, x=x, y=table.y[:, [outcome]], cells=cells)
-
-
 def _is_hopeless(first: Fitted, aside: Table | Ints | None, others: Sequence[Family], rows: Table) -> bool:
     if first.left_out is None:
         return False

@@ -56,7 +56,6 @@ TREE_STAGES = (Stage(BoostedTrees(), max_depth=6),)
 SMOOTH_STAGES = (Stage(Logistic(basis="auto"), max_depth=6),)
 DEEP_STAGES = (Stage(Logistic(), max_depth=10),)
 REPEAT_STAGES = (Stage(Constant(), max_depth=10), Stage(MLP((4, 4)), max_depth=4))
-STREAMED_STAGES = (Stage(Logistic(), max_depth=6), Stage(BoostedTrees(), max_depth=6))
 CONDITIONAL_STAGES = (Stage(BoostedTrees(rounds=1, max_depth=2), max_depth=4),)
 REFINING_STAGES = (Stage(BoostedTrees(rounds=1, max_depth=4), max_depth=4),)
 EFFORTS = ("fast", "default", "best")
@@ -127,12 +126,10 @@ def make_plan(settings: FitSettings, n: int, q: int, bounds: Sequence[Bound], ha
 def streamed_recipe(settings: FitSettings, bounds: Sequence[Bound]) -> Recipe:
     """The one flow that is trained on rows that are not all in memory.
 
-    With base="box", "student" or "normal" it is the joint flow that rows in memory would give. Networks take several
-    times the passes of boosted trees, so "auto" prefers these.
+    It is the joint flow that rows in memory would give.
     """
-    is_auto = settings.base == "auto"
     return Recipe(
-        stages=_read_stages(settings.stages, STREAMED_STAGES if is_auto else JOINT_STAGES),
+        stages=_read_stages(settings.stages, JOINT_STAGES),
         growth=_growth(settings, len(bounds)),
         max_trees=settings.max_trees,
         window=settings.early_stopping_window,

@@ -30,6 +30,8 @@ from treecdf.training.sources.rows import SAMPLE_ROWS
 
 # A sample is drawn by this key whatever the seed, so that a fit that goes on from a checkpoint has the same.
 _KEY_OF_SAMPLE = 0x5851F42D4C957F2D
+# Times that a sample may be smaller or larger than it should be, and draws that are made until one is not.
+_FAR_FROM_EXPECTED, _MOST_DRAWS = 4, 20
 # Share of the rows that stop the trees after a sample's model if validation_fraction is 0.
 _SHARE_LEFT_OUT = 0.1
 # Rows besides a sample from which on trees are grown on them: fewer tell little of what the sample did not.
@@ -114,6 +116,19 @@ class Sampled:
         """The rows of the sample, all with a weight above zero."""
         return joined(self.pieces.chosen(self.pick, self.firsts))
 
+    def drawn(self) -> tuple[Sampled, Piece]:
+        """The sample with its rows; of few groups it is drawn again if it is much too small or too large."""
+        expected = self.pick.share * self.n_rows
+        for k in range(_MOST_DRAWS):
+            one = replace(self, pick=replace(self.pick, key=(self.pick.key + k) % 2**64))
+            rows = one.sample()
+            if expected <= _FAR_FROM_EXPECTED * len(rows[0]) <= _FAR_FROM_EXPECTED**2 * expected:
+                return one, rows
+        raise ValueError(
+            f"No sample of about {int(expected):,} of the {self.n_rows:,} rows was found that keeps groups whole: "
+            "there are too few groups, or too large ones, for a table of this size."
+        )
+
     def refine(
         self,
         settings: FitSettings,
@@ -155,7 +170,7 @@ class Sampled:
 def links_of(mixture: Mixture) -> list[tuple[Mixture, int, tuple[int, ...]]]:
     """The one-outcome models that a model is made of, each with its outcome and those that are covariates of it.
 
-    None if it is not made of such: a mixture of chains, or of flows of several outcomes.
+    There are none if it is not made of such: a mixture of chains, or of flows of several outcomes.
     """
     if mixture.members[0].n_outcomes == 1:
         return [(mixture, 0, ())]

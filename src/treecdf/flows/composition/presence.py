@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy.linalg import solve
 from scipy.special import expit, log_expit
 from sklearn.exceptions import ConvergenceWarning
 
+from treecdf._common.numerics import counted_quantiles
 from treecdf._common.typing import Array, Bools, Ints
 from treecdf.data.scaling import Standardizer
 
@@ -43,7 +43,7 @@ class Effects:
         z = standardize(x)
         n_knots = min(len(_KNOTS), max(0, _MOST_EFFECTS // x.shape[1] - 1))
         levels = _KNOTS if n_knots == len(_KNOTS) else np.arange(1, n_knots + 1) / (n_knots + 1)
-        knots = tuple(_inner(np.unique(_quantiles(column, levels, weight)), column) for column in z.T)
+        knots = tuple(_inner(np.unique(counted_quantiles(column, levels, weight)), column) for column in z.T)
         return Effects(standardize, z.min(axis=0), z.max(axis=0), knots)
 
     @property
@@ -61,18 +61,6 @@ class Effects:
         z = np.clip(self.standardize(x), self.low, self.high)
         hinges = [np.maximum(column[:, None] - knots, 0.0) for column, knots in zip(z.T, self.knots, strict=True)]
         return np.hstack([z, *hinges])
-
-
-def _quantiles(z: Array, levels: ArrayLike, weight: Array) -> Array:
-    """Quantiles of values (n,), each there as often as its weight says, with straight lines between them."""
-    order = np.argsort(z, kind="stable")
-    reached = np.cumsum(weight[order])
-    place = np.asarray(levels) * max(reached[-1] - 1, 0.0)
-    low, high = (
-        z[order][np.minimum(np.searchsorted(reached, at, side="right"), len(z) - 1)]
-        for at in (np.floor(place), np.ceil(place))
-    )
-    return np.asarray(low + (place - np.floor(place)) * (high - low), dtype=np.float64)
 
 
 def _inner(knots: Array, z: Array) -> Array:

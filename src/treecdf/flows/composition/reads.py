@@ -10,9 +10,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from treecdf._common.numerics import counted_quantiles
 from treecdf._common.typing import Array, Ints
 
 _LEVELS = np.linspace(0.0, 1.0, 101)
+_MOST_DRAWN_ONE_BY_ONE = 10**9  # reads: of more, those that are drawn are as if each were put back
 _LARGEST_DEPTH = 2.0**53  # counts beyond are no exact numbers
 
 
@@ -23,9 +25,9 @@ class Depths:
     quantiles: Array  # (101,), from the smallest depth to the largest
 
     @staticmethod
-    def fit(depth: Array) -> Depths:
-        """Of training samples with depths (n,)."""
-        return Depths(np.asarray(np.quantile(depth, _LEVELS), dtype=np.float64))
+    def fit(depth: Array, weight: Array) -> Depths:
+        """Of training samples with depths (n,), each there as often as its weight (n,) says."""
+        return Depths(counted_quantiles(depth, _LEVELS, weight))
 
     def draw(self, n: int, rng: np.random.Generator) -> Array:
         """Depths (n,) like those of the training samples."""
@@ -80,7 +82,10 @@ def thinned(counts: Array, depth: Array, rng: np.random.Generator) -> Array:
     thin = counts.copy()
     for row in np.flatnonzero(counts.sum(axis=1) > depth):
         own: Ints = counts[row].astype(np.int64)
-        thin[row] = rng.multivariate_hypergeometric(own, int(depth[row]), method="marginals")
+        if own.sum() < _MOST_DRAWN_ONE_BY_ONE:
+            thin[row] = rng.multivariate_hypergeometric(own, int(depth[row]), method="marginals")
+        else:
+            thin[row] = rng.multinomial(int(depth[row]), own / own.sum())
     return thin
 
 

@@ -86,6 +86,7 @@ class Subjects:
 
     presence: Memory
     ratio: Memory
+    has_times: bool = False  # whether it was learnt from times, and so must be asked with them
 
     @staticmethod
     def fit(subject: Ints, time: Array, presence: tuple[Bools, Array], scores: Array) -> Subjects:
@@ -124,7 +125,7 @@ class Subjects:
 
     def stronger(self, power: float) -> Subjects:
         """Samples of one subject more alike, the more the larger the power; 1 leaves them as they are."""
-        return Subjects(self.presence.stronger(power), self.ratio.stronger(power))
+        return Subjects(self.presence.stronger(power), self.ratio.stronger(power), self.has_times)
 
     def uniforms(
         self, subject: Ints, time: Array, shape: tuple[int, int], rng: np.random.Generator

@@ -59,6 +59,7 @@ def _memory(part: Memory, n_taxa: int, visit: Visit) -> None:
 def _subjects(part: Subjects, n_taxa: int, visit: Visit) -> None:
     visit(part.presence, n_taxa, Memory)
     visit(part.ratio, n_taxa, Memory)
+    expect(isinstance(part.has_times, bool), "whether there were times")
 
 
 CHECKS: dict[type, Check] = {

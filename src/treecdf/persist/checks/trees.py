@@ -56,6 +56,8 @@ def _links(nodes: Numbers, roots: NDArray[np.int64]) -> None:
         parent = child != -1
         expect((~parent | ((child > number) & (child < end))).all(), "children after their parents, in their tree")
         expect((depth[child[parent]] == depth[parent] + 1).all(), "children one level below their parents")
+    children = np.concatenate([nodes[side][nodes[side] != -1] for side in ("left", "right")]).astype(np.int64)
+    expect((np.bincount(children, minlength=len(nodes)) == (depth > 0)).all(), "nodes with one parent each")
 
 
 def _linear_width(rest: list[int], q: int) -> int:

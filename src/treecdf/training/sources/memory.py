@@ -15,6 +15,7 @@ from treecdf._common.typing import Array, Ints, Units
 from treecdf.data.blocks import block_slices, one_in
 from treecdf.data.reading import opened
 from treecdf.data.table import read_weights
+from treecdf.data.units import refuse_name
 from treecdf.training.sources.pieces import Columns, Opened, Pick, Piece, PieceReader, Place, take
 from treecdf.training.sources.rows import Local
 from treecdf.training.sources.shard import Block
@@ -34,6 +35,7 @@ class MemoryPieces:
         if n != len(outcomes):
             raise ValueError(f"X has {n} rows and y has {len(outcomes)}: they must have the same number.")
         self._weight: Array | None = None if sample_weight is None else read_weights(sample_weight, n)
+        refuse_name(groups, "groups")
         self._groups = None if groups is None else np.asarray(groups)
         if self._groups is not None and self._groups.shape != (n,):
             raise ValueError(f"Expected groups of shape ({n},); got {self._groups.shape}.")
@@ -52,7 +54,9 @@ class MemoryPieces:
 
     def chosen(self, pick: Pick, firsts: Sequence[int]) -> list[Piece]:
         """The rows that are in a sample, as one piece."""
-        masks = [pick.mask(X, y, first) for (X, y, _, _), first in zip(self._pieces(), firsts, strict=True)]
+        masks = [
+            pick.mask(X, y, groups, first) for (X, y, _, groups), first in zip(self._pieces(), firsts, strict=True)
+        ]
         mask = np.concatenate(masks)
         return [self._rows(np.flatnonzero(mask if self._weight is None else mask & (self._weight > 0)))]
 

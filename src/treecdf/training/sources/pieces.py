@@ -16,7 +16,7 @@ from treecdf.data.blocks import one_in
 from treecdf.data.reading import Schema, learn_columns
 from treecdf.data.recording import atom_labels
 from treecdf.data.table import Table, check_bounds, read_outcomes, read_table
-from treecdf.data.units import keyed, units_of_content
+from treecdf.data.units import keyed, parted_copies, units_of_content, units_of_groups
 from treecdf.training.sources.rows import Source
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ Columns = tuple[Array, Array, Array]  # x (m, q), y (m, d), weight (m,)
 Given: TypeAlias = "pandas.DataFrame | pandas.Series | NDArray[np.generic]"  # as files and collections have it
 Piece: TypeAlias = "tuple[Given, Given, Given | None, Given | None]"  # X, y, weights and groups of some rows
 Opened = contextlib.AbstractContextManager[tuple[Source, Source | None]]
+_MOST_COPIES = 16  # of a row in a piece that are in a sample together
 Place = tuple[int, Ints]  # number of a piece's first row; rows set aside, counted from it among those with a weight
 
 
@@ -59,9 +60,11 @@ class Pieces(Protocol):
 
 @dataclass(frozen=True)
 class Pick:
-    """A random sample of the rows, drawn by what they hold: their order and how they are divided do not matter.
+    """A random sample of the rows, drawn by what they hold, or by their groups: their order does not matter.
 
-    Copies of a row are all in it, or none of them.
+    Groups are in it as a whole, or not at all; so are up to 16 copies of a row in each piece. Of more, as outcomes and
+    covariates on few values have, each further 16 are drawn by themselves: else a sample would hold all rows with one
+    outcome and none with another.
     """
 
     share: float  # of the rows, between 0 and 1
@@ -69,17 +72,20 @@ class Pick:
 
     def __call__(self, X: Given, y: Given, weight: Given | None, groups: Given | None, first: int) -> Piece:
         """The rows of a piece that are in the sample and have a weight; the piece begins with row `first`."""
-        mask = self.mask(X, y, first)
+        mask = self.mask(X, y, groups, first)
         chosen = np.flatnonzero(mask if weight is None else mask & (np.asarray(weight) > 0))
         weight, groups = (None if part is None else np.asarray(part)[chosen] for part in (weight, groups))
         return take(X, chosen), take(y, chosen), weight, groups
 
-    def mask(self, X: Given, y: Given, first: int) -> Bools:
-        """Whether rows (m,) are in the sample."""
+    def mask(self, X: Given, y: Given, groups: Given | None, first: int) -> Bools:
+        """Whether rows (m,) are in the sample; the piece begins with row `first`."""
         if not len(X):
             return np.zeros(0, bool)
         with naming_rows(first, len(X)):
-            units = units_of_content(learn_columns(X)[1], read_outcomes(y))
+            if groups is not None:
+                units = units_of_groups(groups, len(X))
+            else:
+                units = parted_copies(units_of_content(learn_columns(X)[1], read_outcomes(y)), _MOST_COPIES, first)
         return (keyed(units, self.key) >> np.uint64(11)) < self.share * 2.0**53  # numbers that float64 has exactly
 
 
@@ -119,7 +125,7 @@ class PieceReader:
     def _table(self, X: Given, y: Given, weight: Given | None, groups: Given | None, first: int) -> Table | None:
         """The rows of a piece, counted from the first of all; None if none has a weight."""
         if self.without is not None:
-            weight = _weights_of(~self.without.mask(X, y, first), weight)
+            weight = _weights_of(~self.without.mask(X, y, groups, first), weight)
         if len(self.atoms):
             with naming_rows(first, len(X)):
                 weight = _weights_of(atom_labels(read_outcomes(y)[:, 0], self.atoms) == 0, weight)
