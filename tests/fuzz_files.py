@@ -87,7 +87,7 @@ def small_models():
         "few values": (TreeFlowRegressor(base="box", **few), 1),
         "listed values": (TreeFlowRegressor(base="box", **few), 1),
         "compositions": (CompositionalFlow(flow=TreeFlowRegressor(base="box", **never), random_state=0), 4),
-        "counts": (CompositionalFlow(counts=True, flow=TreeFlowRegressor(base="box", **never), random_state=0), 4),
+        "counts": (CompositionalFlow(counts=True, random_state=0), 4),
     }
 
 

@@ -45,7 +45,7 @@ PARTS: dict[str, tuple[str, Callable]] = {
     "mixture": ("boosted mixture", _less_mixtures("mixture")),
     "network": ("network mixture", _less_mixtures("network")),
     "mixtures": ("both mixtures", _less_mixtures("mixture", "network")),
-    "box_flows": ("flows on unconditional bases", _less_flows),
+    "box_flows": ("joint flows of several outcomes", _less_flows),
 }
 METHODS = tuple(f"without_{part}" for part in PARTS)
 

@@ -15,11 +15,11 @@ from treecdf.training.plan import make_plan
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(300, 2))
-Y = X[:, 0] + 0.2 * RNG.normal(size=300)
+Y = X + 0.2 * RNG.normal(size=(300, 2))
 
 
 def _parts(plan) -> set[str]:
-    """What a plan for 300 rows of 2 covariates has."""
+    """What a plan for 300 rows of 2 covariates and 2 outcomes has."""
     stack = plan.base(300, 2)
     has = {learner.kind for learner in stack.learners} | set(plan.mixtures)
     has |= {"nearness"} if stack.n_remembered else set()

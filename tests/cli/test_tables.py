@@ -249,7 +249,7 @@ REFUSED = {
     "a quote that is not closed": (HEADER + '1,hill,3,1\n1,"hill,3,1\n1,hill,3,1\n', "line 3: a field begins with"),
     "text after a quote": (HEADER + '1,"hill"x,3,1\n', "line 2: expected a comma after a quoted field"),
     "bytes that are no text": (HEADER.encode() + b"1,h\xfcgel,3,1\n", "line 2, about field 2: expected UTF-8"),
-    "UTF-16": (HEADER.encode("utf-16"), "line 1, about field 1: expected UTF-8"),
+    "UTF-16 without its mark": (HEADER.encode("utf-16-le"), "there is no column 'size'"),
     "two columns of one name": ("size,zone,size,code,y\n", "line 1: expected different names of columns; got 'size'"),
     "nothing": ("", "is empty"),
     "blank lines": ("\n\n", "is empty"),

@@ -237,7 +237,7 @@ def test_thinned_reads():
 
 def test_depths_are_like_those_of_training():
     depth = np.array([10.0, 100, 1000])
-    found = Depths.fit(depth)
+    found = Depths.fit(depth, np.ones(len(depth)))
     drawn = found.draw(1000, np.random.default_rng(0))
     assert (drawn.min() >= 10, drawn.max() <= 1000) == (True, True)
     np.testing.assert_allclose(found.covariate(np.array([1.0, 100, 1e9])), np.log([10.0, 100, 1000]))
@@ -327,7 +327,8 @@ def test_missing_and_far_covariates_have_answers(data, model):
     with pytest.warns(UserWarning, match="missing values in 1 row"):
         drawn = model.sample(asked, 3, random_state=0, depth=300)
     assert (drawn.sum(axis=-1) == 300).all()
-    assert np.isfinite(model.log_prob(asked, counts[:5])).all()
+    with pytest.warns(UserWarning, match="missing values in 1 row"):
+        assert np.isfinite(model.log_prob(asked, counts[:5])).all()
     with pytest.warns(UserWarning, match="missing values in 1 row"):
         assert np.isfinite(model.functional("shannon", asked, n_draws=10)).all()
 
@@ -338,3 +339,29 @@ def test_features_of_a_ratio_know_who_is_absent():
     found = ratios.features(3)
     np.testing.assert_allclose(found[0], [*np.log([0.8, 0.2, 0.1]), 1])
     np.testing.assert_allclose(found[1], [*np.log([0.2, 0.4, 0.6]), 0])
+
+
+def test_subjects_that_have_nothing_in_common_are_not_made_alike():
+    rng = np.random.default_rng(0)
+    counts = rng.poisson([40.0, 20.0, 10.0, 5.0], size=(60, 4)).astype(float)
+    x, subject = rng.normal(size=(60, 1)), np.repeat(np.arange(20), 3)
+    model = CompositionalFlow(counts=True, random_state=0).fit(x, counts, subject=subject)
+    assert model.subjects_.ratio(np.zeros(1)).mean() < 0.3
+
+
+def test_times_are_given_to_fit_and_sample_or_to_neither():
+    rng = np.random.default_rng(0)
+    counts = rng.poisson([40.0, 20.0, 10.0], size=(40, 3)).astype(float)
+    x, subject = rng.normal(size=(40, 1)), np.repeat(np.arange(10), 4)
+    days = np.datetime64("2024-01-01") + np.tile(np.arange(4) * 30, 10)
+    timed = CompositionalFlow(counts=True, random_state=0).fit(x, counts, subject=subject, time=days)
+    with pytest.raises(ValueError, match="the model was fitted with times"):
+        timed.sample(x, subject=subject)
+    numbers = timed.sample(x, random_state=0, subject=subject, time=np.tile(np.arange(4.0) * 30, 10))
+    np.testing.assert_array_equal(timed.sample(x, random_state=0, subject=subject, time=days), numbers)
+    plain = CompositionalFlow(counts=True, random_state=0).fit(x, counts, subject=subject)
+    with pytest.raises(ValueError, match="the model was fitted without times"):
+        plain.sample(x, subject=subject, time=days)
+    days[3] = np.datetime64("NaT")
+    with pytest.raises(ValueError, match="time of row 3 is missing"):
+        timed.sample(x, subject=subject, time=days)

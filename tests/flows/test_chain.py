@@ -195,6 +195,7 @@ def test_draws_and_moments_of_a_model_are_those_of_its_chain():
 def best_model(d):
     with pytest.MonkeyPatch.context() as patch:  # so few rows would not pay for several families
         patch.setattr(treecdf.training.ensemble, "_WORTH_A_FAMILY_IN_ALL", 0.0)
+        patch.setattr(treecdf.training.ensemble, "_SURE", 0.0)
         return small(structure="chain", effort="best", max_trees=4, base=LEARNERS[:1]).fit(*TABLES[d])
 
 
@@ -476,6 +477,7 @@ def test_families_mix_whatever_the_weights_inside_them(weights):
 def test_joint_and_chained_flows_are_weighed_together(monkeypatch):
     """A ring: neither outcome has a mean worth knowing."""
     monkeypatch.setattr(treecdf.training.ensemble, "_WORTH_A_FAMILY_IN_ALL", 0.0)
+    monkeypatch.setattr(treecdf.training.ensemble, "_SURE", 0.0)
     monkeypatch.setattr(treecdf.training.ensemble, "_HOPELESS", np.inf)
     rng = np.random.default_rng(0)
     x, angle = rng.uniform(-1, 1, (200, 1)), rng.uniform(0, 2 * np.pi, 200)
@@ -490,8 +492,8 @@ def test_joint_and_chained_flows_are_weighed_together(monkeypatch):
     np.testing.assert_allclose(model.log_prob(x, y), expected, rtol=1e-9)
 
 
-def test_own_stages_or_a_named_structure_leave_other_families_out():
-    x, y = two_modes(0, 100)
+def test_own_stages_or_a_named_structure_leave_joint_families_out():
     for settings in ({"stages": [Stage(Logistic(), 2)]}, {"structure": "chain"}, {"effort": "fast"}):
-        model = TreeFlowRegressor(random_state=0, max_trees=2, **settings).fit(x, y)
-        assert [family.name for family in model.families_] == ["flow"]
+        plan = make_plan(read_settings(TreeFlowRegressor(**settings).get_params(deep=False)), N, 1, [(None, None)] * 2)
+        assert not plan.joint
+    assert make_plan(read_settings(TreeFlowRegressor().get_params(deep=False)), N, 1, [(None, None)] * 2).joint

@@ -59,7 +59,8 @@ def test_many_quantiles_are_those_of_one_level_at_a_time(model):
     levels = np.r_[1e-9, 1e-8, np.linspace(0.001, 0.999, 40), 1 - 1e-9]
     together = d.icdf(levels)
     for k in (0, 1, 2, 10, 41, 42):
-        np.testing.assert_allclose(together[:, k], d.icdf(levels[k]), rtol=1e-7, atol=1e-12)
+        rtol = 1e-6 if k == 42 else 1e-7  # float64 has few digits between the last level and one
+        np.testing.assert_allclose(together[:, k], d.icdf(levels[k]), rtol=rtol, atol=1e-12)
     np.testing.assert_allclose(d.cdf(together), np.tile(levels, (M, 1)), rtol=1e-7)
 
 

@@ -79,7 +79,7 @@ def fit_lazily(npartitions):
 
 
 def in_sample(frame):
-    return Pick(400 / N, treecdf.training.streaming._KEY_OF_SAMPLE).mask(frame[COVARIATES], frame["y"], 0)
+    return Pick(400 / N, treecdf.training.streaming._KEY_OF_SAMPLE).mask(frame[COVARIATES], frame["y"], None, 0)
 
 
 def test_what_comes_out_equals_the_parts_one_by_one(path):
@@ -152,9 +152,9 @@ def test_a_sample_is_drawn_by_what_rows_hold():
     as_categories = TABLE.assign(town=TABLE["town"].astype("category"))
     np.testing.assert_array_equal(in_sample(as_categories), chosen)
     every, none = Pick(1.0, 3), Pick(0.0, 3)
-    assert every.mask(TABLE[COVARIATES], TABLE["y"], 0).all()
-    assert not none.mask(TABLE[COVARIATES], TABLE["y"], 0).any()
-    assert Pick(0.25, 3).mask(TABLE[COVARIATES], TABLE["y"], 0).mean() == pytest.approx(0.25, abs=0.04)
+    assert every.mask(TABLE[COVARIATES], TABLE["y"], None, 0).all()
+    assert not none.mask(TABLE[COVARIATES], TABLE["y"], None, 0).any()
+    assert Pick(0.25, 3).mask(TABLE[COVARIATES], TABLE["y"], None, 0).mean() == pytest.approx(0.25, abs=0.04)
 
 
 def test_it_is_a_model_like_any_other(from_files, tmp_path):
@@ -221,7 +221,7 @@ def test_every_outcome_of_a_chain_has_trees_of_all_rows(path, tmp_path):
     in_memory = model().fit(x, TABLE[outcomes])
     np.testing.assert_array_equal(fitted.log_prob(x, TABLE[outcomes]), in_memory.log_prob(x, TABLE[outcomes]))
     pick = Pick(400 / N, treecdf.training.streaming._KEY_OF_SAMPLE)
-    chosen = pick.mask(x, TABLE[outcomes], 0)
+    chosen = pick.mask(x, TABLE[outcomes], None, 0)
     sample = model().fit(x[chosen], TABLE[outcomes][chosen])
     assert (
         fitted.score(x[~chosen], TABLE[outcomes][~chosen]) > sample.score(x[~chosen], TABLE[outcomes][~chosen]) + 0.02
@@ -239,7 +239,9 @@ def test_what_is_no_atom_has_trees_of_all_rows(path):
     assert fitted.atoms_ is not None
     (flow,) = fitted.mixture_.members
     assert len(flow.stages[0]) > 0
-    chosen = Pick(400 / N, treecdf.training.streaming._KEY_OF_SAMPLE).mask(TABLE[COVARIATES[:3]], with_atoms["y"], 0)
+    chosen = Pick(400 / N, treecdf.training.streaming._KEY_OF_SAMPLE).mask(
+        TABLE[COVARIATES[:3]], with_atoms["y"], None, 0
+    )
     others = with_atoms[~chosen]
     sample = model(atoms=[0.0]).fit(with_atoms[COVARIATES[:3]][chosen], with_atoms["y"][chosen])
     scores = [m.score(others[COVARIATES[:3]], others["y"]) for m in (fitted, sample)]
@@ -287,3 +289,28 @@ def test_what_still_needs_few_rows_is_refused(path):
         model(weights_are="relative").fit_parquet(path, "y", COVARIATES)
     with pytest.raises(ValueError, match="Validation rows of base='box': expected at most 1,000 rows"):
         model(base="box").fit_parquet(path, "y", COVARIATES[:3], path_val=path)
+
+
+def test_samples_of_few_values_have_their_shares():
+    """Ten levels, half of the outcomes 0: copies of a row must not all be in a sample, or all be out of it."""
+    rng = np.random.default_rng(0)
+    x, y = (
+        rng.integers(10, size=(20_000, 1)).astype(float),
+        rng.normal(size=20_000).round() * rng.integers(2, size=20_000),
+    )
+    mask = Pick(0.25, 3).mask(x, y, None, 0)
+    for level in range(10):
+        own = x[:, 0] == level
+        assert mask[own].mean() == pytest.approx(0.25, abs=0.06)
+        assert (y[own & mask] == 0).mean() == pytest.approx((y[own] == 0).mean(), abs=0.06)
+    twice = np.repeat(rng.normal(size=(500, 1)), 2, axis=0)
+    both = Pick(0.25, 3).mask(twice, twice[:, 0], None, 0).reshape(-1, 2)
+    assert (both[:, 0] == both[:, 1]).all()
+
+
+def test_samples_never_part_groups():
+    rng = np.random.default_rng(0)
+    x, groups = rng.normal(size=(1000, 1)), np.repeat(np.arange(100), 10)
+    mask = Pick(0.5, 3).mask(x, x[:, 0], groups, 0).reshape(100, 10)
+    assert (mask == mask[:, :1]).all()
+    assert 0.2 < mask.mean() < 0.8

@@ -17,9 +17,8 @@ import numpy as np
 from treecdf._common.typing import Array
 from treecdf.cli.fields import Kind
 from treecdf.cli.inputs import Choose, check_columns
-from treecdf.cli.models import columns_to_keep, kinds_of_covariates, stream_beside, table_of
+from treecdf.cli.models import columns_to_keep, kinds_of_covariates, standard_error, stream_beside, table_of
 from treecdf.cli.output import check_memory, check_output, free_name, write_table
-from treecdf.cli.questions import standard_error
 from treecdf.cli.tables import read_file
 from treecdf.cli.terminal import printable, quoted
 from treecdf.estimators.compositional import CompositionalFlow

@@ -183,3 +183,10 @@ def number_of_outcome(model: TreeFlowRegressor, given: str | None) -> int | None
         return int(given)
     listed = ", ".join(map(quoted, names))
     raise ValueError(f"expected --outcome to be {listed}, or a number from 0 to {len(names) - 1}; got {quoted(given)}")
+
+
+def standard_error(values: Array) -> str:
+    """Standard error of the mean of values (n,) in words; nothing of a single one, or of one that is infinite."""
+    if len(values) < 2 or not np.isfinite(values).all():
+        return ""
+    return f"  (standard error {values.std(ddof=1) / np.sqrt(len(values)):.4f})"

@@ -13,7 +13,7 @@ import numpy as np
 from treecdf._common.typing import Array
 from treecdf.cli.compositions import sample_composition, score_composition
 from treecdf.cli.inputs import STANDARD
-from treecdf.cli.models import Asked, read_model, refuse_options_of_compositions, stream_beside
+from treecdf.cli.models import Asked, read_model, refuse_options_of_compositions, standard_error, stream_beside
 from treecdf.cli.output import TABLES, check_memory, check_output, free_name, write_table
 from treecdf.cli.terminal import printable
 from treecdf.estimators.compositional import CompositionalFlow
@@ -142,10 +142,3 @@ def _written(args: argparse.Namespace) -> str:
 def _say(args: argparse.Namespace, text: str) -> None:
     """Print what a person should know, beside the result if that goes to the standard output."""
     print(text, file=stream_beside(args.out))
-
-
-def standard_error(values: Array) -> str:
-    """Standard error of the mean of values (n,) in words; nothing of a single one, or of one that is infinite."""
-    if len(values) < 2 or not np.isfinite(values).all():
-        return ""
-    return f"  (standard error {values.std(ddof=1) / np.sqrt(len(values)):.4f})"

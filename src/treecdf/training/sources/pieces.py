@@ -26,7 +26,7 @@ Columns = tuple[Array, Array, Array]  # x (m, q), y (m, d), weight (m,)
 Given: TypeAlias = "pandas.DataFrame | pandas.Series | NDArray[np.generic]"  # as files and collections have it
 Piece: TypeAlias = "tuple[Given, Given, Given | None, Given | None]"  # X, y, weights and groups of some rows
 Opened = contextlib.AbstractContextManager[tuple[Source, Source | None]]
-_MOST_COPIES = 16  # of a row in a piece that are in a sample together
+_MOST_COPIES = 8  # of a row in a piece that are in a sample together
 Place = tuple[int, Ints]  # number of a piece's first row; rows set aside, counted from it among those with a weight
 
 
@@ -62,8 +62,8 @@ class Pieces(Protocol):
 class Pick:
     """A random sample of the rows, drawn by what they hold, or by their groups: their order does not matter.
 
-    Groups are in it as a whole, or not at all; so are up to 16 copies of a row in each piece. Of more, as outcomes and
-    covariates on few values have, each further 16 are drawn by themselves: else a sample would hold all rows with one
+    Groups are in it as a whole, or not at all; so are up to 8 copies of a row in each piece. Of more, as outcomes and
+    covariates on few values have, each further 8 are drawn by themselves: else a sample would hold all rows with one
     outcome and none with another.
     """
 
