@@ -301,8 +301,8 @@ def test_samples_of_few_values_have_their_shares():
     mask = Pick(0.25, 3).mask(x, y, None, 0)
     for level in range(10):
         own = x[:, 0] == level
-        assert mask[own].mean() == pytest.approx(0.25, abs=0.06)
-        assert (y[own & mask] == 0).mean() == pytest.approx((y[own] == 0).mean(), abs=0.06)
+        assert mask[own].mean() == pytest.approx(0.25, abs=0.02)
+        assert (y[own & mask] == 0).mean() == pytest.approx((y[own] == 0).mean(), abs=0.02)
     twice = np.repeat(rng.normal(size=(500, 1)), 2, axis=0)
     both = Pick(0.25, 3).mask(twice, twice[:, 0], None, 0).reshape(-1, 2)
     assert (both[:, 0] == both[:, 1]).all()

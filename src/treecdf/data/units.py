@@ -46,18 +46,15 @@ def _ranks(column: Column) -> Units:
     return np.unique(column, return_inverse=True)[1].astype(np.uint64)
 
 
-def parted_copies(units: Units, most: int, salt: int) -> Units:
-    """Units (n,) of rows, of which at most so many copies share one; further ones get others, mixed with the salt.
-
-    Copies are counted in the order of the rows, which does not matter: they are the same rows.
-    """
+def copies_of(units: Units) -> tuple[Ints, Ints]:
+    """For rows with these units (n,): the how-manieth copy each is, from 0 on, and how many copies there are."""
     order = np.argsort(units, kind="stable")
     ascending = units[order]
     begins = np.flatnonzero(np.append(True, ascending[1:] != ascending[:-1]))
-    nth = np.arange(len(units)) - np.repeat(begins, np.diff(np.append(begins, len(units))))
-    block = np.empty(len(units), np.uint64)
-    block[order] = (nth // most).astype(np.uint64)
-    return np.where(block == 0, units, _mixed(_mixed(units + block * _ODD) + np.uint64(salt)))
+    sizes = np.diff(np.append(begins, len(units)))
+    nth, count = np.empty(len(units), np.int64), np.empty(len(units), np.int64)
+    nth[order], count[order] = np.arange(len(units)) - np.repeat(begins, sizes), np.repeat(sizes, sizes)
+    return nth, count
 
 
 def units_of_groups(groups: ArrayLike, n: int) -> Units:

@@ -16,7 +16,7 @@ from treecdf.data.blocks import one_in
 from treecdf.data.reading import Schema, learn_columns
 from treecdf.data.recording import atom_labels
 from treecdf.data.table import Table, check_bounds, read_outcomes, read_table
-from treecdf.data.units import keyed, parted_copies, units_of_content, units_of_groups
+from treecdf.data.units import copies_of, keyed, units_of_content, units_of_groups
 from treecdf.training.sources.rows import Source
 
 if TYPE_CHECKING:
@@ -62,9 +62,9 @@ class Pieces(Protocol):
 class Pick:
     """A random sample of the rows, drawn by what they hold, or by their groups: their order does not matter.
 
-    Groups are in it as a whole, or not at all; so are up to 8 copies of a row in each piece. Of more, as outcomes and
-    covariates on few values have, each further 8 are drawn by themselves: else a sample would hold all rows with one
-    outcome and none with another.
+    Groups are in it as a whole, or not at all; so are up to 8 copies of a row in a piece. Of more, as outcomes and
+    covariates on few values have, there is a share in it: else a sample would hold all rows with one outcome and none
+    with another.
     """
 
     share: float  # of the rows, between 0 and 1
@@ -83,10 +83,17 @@ class Pick:
             return np.zeros(0, bool)
         with naming_rows(first, len(X)):
             if groups is not None:
-                units = units_of_groups(groups, len(X))
-            else:
-                units = parted_copies(units_of_content(learn_columns(X)[1], read_outcomes(y)), _MOST_COPIES, first)
-        return (keyed(units, self.key) >> np.uint64(11)) < self.share * 2.0**53  # numbers that float64 has exactly
+                return self._draw(units_of_groups(groups, len(X))) < self.share
+            units = units_of_content(learn_columns(X)[1], read_outcomes(y))
+        nth, count = copies_of(units)
+        reached = self.share * nth + self._draw(units, first)
+        return np.where(
+            count <= _MOST_COPIES, self._draw(units) < self.share, np.floor(reached + self.share) > np.floor(reached)
+        )
+
+    def _draw(self, units: Units, salt: int = 0) -> Array:
+        """A number between 0 and 1 for each unit (n,)."""
+        return (keyed(units, (self.key + salt) % 2**64) >> np.uint64(11)) / 2.0**53  # float64 has these exactly
 
 
 @dataclass(frozen=True)
