@@ -10,8 +10,9 @@ from scipy.special import expit
 from sklearn.base import clone
 
 from treecdf import CompositionalFlow, TreeFlowRegressor
+from treecdf._common.numerics import counted_quantiles
 from treecdf.data.units import draw_folds, units_of_groups
-from treecdf.flows.composition.presence import Presence, _quantiles, logistic
+from treecdf.flows.composition.presence import Presence, logistic
 from treecdf.flows.composition.ratios import Ratios
 
 
@@ -280,8 +281,10 @@ def test_knots_are_quantiles_of_rows_as_often_as_they_count():
     rng = np.random.default_rng(0)
     z, weight = rng.normal(size=50), rng.integers(1, 4, 50).astype(float)
     levels = (0.0, 0.1, 0.33, 0.5, 0.9, 1.0)
-    np.testing.assert_allclose(_quantiles(z, levels, np.ones(50)), np.quantile(z, levels))
-    np.testing.assert_allclose(_quantiles(z, levels, weight), np.quantile(np.repeat(z, weight.astype(int)), levels))
+    np.testing.assert_allclose(counted_quantiles(z, levels, np.ones(50)), np.quantile(z, levels))
+    np.testing.assert_allclose(
+        counted_quantiles(z, levels, weight), np.quantile(np.repeat(z, weight.astype(int)), levels)
+    )
 
 
 def test_rows_without_weight_do_not_count():
