@@ -16,8 +16,9 @@ import numpy as np
 
 from benchmarks.machine import ROOT, provenance
 from benchmarks.rows import Store
+from treecdf._kernels.binned_trees import add_trees
 from treecdf._kernels.curves import fill_masses, mix_ascending
-from treecdf._kernels.histogram import add_trees, grow
+from treecdf._kernels.histogram import grow
 from treecdf._kernels.lbfgs import LINE, MEMORY, lbfgs_advance
 from treecdf._kernels.losses import logistic_loss, mlp_loss
 from treecdf._kernels.mixtures import cell_loss, mixture_forward, mixture_inverse, mixture_loss

@@ -18,7 +18,7 @@ from sklearn.neighbors import KNeighborsRegressor
 from sklearn.svm import SVR
 from sklearn.tree import DecisionTreeRegressor
 
-from treecdf._kernels.histogram import add_trees
+from treecdf._kernels.binned_trees import add_trees
 from treecdf._kernels.processes import add_process
 from treecdf.bases.learners import (
     AnyRegressor,

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 import treecdf._kernels.histogram
-from treecdf._kernels.histogram import add_histograms, add_leaves, best_splits, grow, send_down, sums_of_children
+from treecdf._kernels.binned_trees import add_leaves
+from treecdf._kernels.histogram import add_histograms, grow, send_down
+from treecdf._kernels.splits import best_splits, sums_of_children
 
 N_BINS, DEPTH = 7, 3
 

@@ -1,23 +1,17 @@
-"""Small trees on binned covariates, grown from histograms of gradients; several roots and several outputs at once.
+"""Trees on binned covariates, grown from histograms of gradients; several roots and several outputs at once.
 
-codes (q, n) uint8: the bin of each covariate, 0 for a missing value. A tree of depth D is three arrays of 2^D - 1 inner
-nodes, level by level (the children of node k of a level are nodes 2k and 2k + 1 of the next), and 2^D leaves:
-column -1 means "no split, all rows go left"; a row goes left if its bin is at most `cut`, a missing one if
-`missing_left`.
+`binned_trees` says what a tree is and what codes are; `splits` finds the best split of a histogram.
 """
 
 import numpy as np
 
+from treecdf._kernels.binned_trees import goes_right
 from treecdf._kernels.compiling import inlined_kernel, ordered_kernel
+from treecdf._kernels.splits import begin_splits, improve_ragged
 
 _TILE_SUMS = 2**16  # numbers of the histograms that are made at a time (512 kB), so that they stay in the cache
 # Numbers of the histograms of a level that are kept for the next (32 MB), where one of two siblings is a difference.
 _MOST_KEPT = 2**22
-_TILE_ROWS = 512  # rows that go through a tree together when it predicts
-# Levels of a tree whose nodes are compared with all rows of a tile, in vector units: cheaper than to walk down row by
-# row as long as a level has few nodes
-_LEVELS_TOGETHER = 5
-_FEW_ROWS = 32  # fewer rows walk down by themselves
 _NEARLY_ALL = 0.75  # share of the rows in one bin of a column from which on only the other rows are added up
 _N_LOOKED_AT = 32  # rows that are looked at before a column is counted
 _MAY_BE_NEARLY_ALL = 0.6  # share of these in one bin from which on it is
@@ -61,12 +55,12 @@ def grow(
                 whole = sums[:, : begin[1]]
                 if common[0] >= 0:
                     whole = _sums_of_nodes(rows, place, gradient, hessian, weight, n_nodes)
-                _begin_splits(whole, width, ridge, totals, best, column, cut, missing_left)
+                begin_splits(whole, width, ridge, totals, best, column, cut, missing_left)
             _fill_common(sums, begin, own[0], totals)
             if len(above):
                 _fill_heavy(sums, above, at, begin, own[0] >= 0, light)
             limits = n_bins, min_rows, ridge
-            _improve_ragged(sums, begin, width, some, limits, totals, best, column, cut, missing_left)
+            improve_ragged(sums, begin, width, some, limits, totals, best, column, cut, missing_left)
             if keeps:
                 kept[:, at : at + begin[-1]] = sums
             first, at = first + tile, at + begin[-1]
@@ -235,94 +229,12 @@ def _begins(used):
 
 
 @ordered_kernel
-def _improve_ragged(sums, begin, width, columns, limits, totals, best, column, cut, missing_left):
-    """Replace the nodes' splits, whose scores are best (node, 2), by better ones on these columns.
-
-    sums (node, bins of all columns, 2 K + 1); begin (k + 1,): where the bins of each column begin. limits: the bins a
-    column may have, the smallest weight of a child, and the ridge.
-    """
-    n_bins, min_rows, ridge = limits
-    flat, size = sums.reshape(-1), sums.shape[2]
-    score = np.empty(n_bins + 1)
-    for node in range(sums.shape[0]):
-        if totals[node, size - 1] < 2 * min_rows:
-            continue
-        root, at = node // width, width - 1 + node % width
-        total, to_beat = totals[node], best[node]
-        for c in range(len(columns)):
-            last = min(begin[c + 1] - begin[c], n_bins) + 1
-            where = (node * sums.shape[1] + begin[c]) * size
-            found = _best_cut(flat, where, last, min_rows, ridge, total, to_beat, score)
-            if found[0] >= 0:
-                column[root, at], cut[root, at], missing_left[root, at] = columns[c], found[0], found[1]
-
-
-@ordered_kernel
-def best_splits(sums, width, columns, min_rows, ridge, column, cut, missing_left):
-    """Split every node of a level, `width` of them in each tree, by its histogram (node, column, bin, 2 K + 1)."""
-    totals, best = np.zeros((sums.shape[0], sums.shape[3])), np.zeros((sums.shape[0], 2))
-    _begin_splits(sums[:, 0], width, ridge, totals, best, column, cut, missing_left)
-    _improve_splits(sums, width, columns, min_rows, ridge, totals, best, column, cut, missing_left)
-
-
-@ordered_kernel
-def _begin_splits(sums, width, ridge, totals, best, column, cut, missing_left):
-    """Leave the nodes of a level without splits; fill their totals (node, 2 K + 1) from one column's histogram.
-
-    best (node, 2) are the score of no split and the margin by which a split has to be better.
-    """
-    n_bins, size = sums.shape[1], sums.shape[2]
-    for node in range(sums.shape[0]):
-        for b in range(n_bins):
-            for s in range(size):
-                totals[node, s] += sums[node, b, s]
-        for o in range(size // 2):
-            best[node, 0] += totals[node, 2 * o] * totals[node, 2 * o] / (totals[node, 2 * o + 1] + ridge)
-        best[node, 1] = 1e-10 * (1.0 + best[node, 0])  # among equals the first wins, whatever the rounding
-        root, at = node // width, width - 1 + node % width
-        column[root, at], cut[root, at], missing_left[root, at] = -1, 255, 1
-
-
-@ordered_kernel
-def _improve_splits(sums, width, columns, min_rows, ridge, totals, best, column, cut, missing_left):
-    """Replace the nodes' splits, whose scores are best (node, 2), by better ones on these columns."""
-    for node in range(sums.shape[0]):
-        if totals[node, sums.shape[3] - 1] < 2 * min_rows:
-            continue
-        found = _best_split(sums, node, min_rows, ridge, totals[node], best[node])
-        if found[0] >= 0:
-            root, at = node // width, width - 1 + node % width
-            column[root, at], cut[root, at], missing_left[root, at] = columns[found[0]], found[1], found[2]
-
-
-@ordered_kernel
-def sums_of_children(sums, column, cut, missing_left):
-    """Sums (children, 2 K + 1) over the rows left and right of the splits of the last level, by its histograms.
-
-    All covariates may be split: their places in the histograms are their numbers.
-    """
-    n_bins, size = sums.shape[2], sums.shape[3]
-    n_roots, first = column.shape[0], column.shape[1] // 2
-    children = np.zeros((2 * sums.shape[0], size))
-    for root in range(n_roots):
-        for k in range(first, column.shape[1]):
-            node = root * (first + 1) + k - first
-            c = max(column[root, k], 0)
-            for b in range(n_bins):
-                goes_right = column[root, k] >= 0 and (b > cut[root, k] if b > 0 else missing_left[root, k] == 0)
-                child = 2 * node + (1 if goes_right else 0)
-                for s in range(size):
-                    children[child, s] += sums[node, c, b, s]
-    return children
-
-
-@ordered_kernel
 def send_down(codes, rows, place, level, column, cut, missing_left):
     """Move rows from their nodes of a level to those of the next."""
     width = 1 << level
     for i in rows:
         root, at = place[i] >> level, width - 1 + (place[i] & (width - 1))
-        place[i] = 2 * place[i] + _goes_right(codes, i, column[root, at], cut[root, at], missing_left[root, at])
+        place[i] = 2 * place[i] + goes_right(codes, i, column[root, at], cut[root, at], missing_left[root, at])
 
 
 @ordered_kernel
@@ -400,208 +312,3 @@ def _add_values(flat, at, values, first, size):
     else:
         for s in range(size):
             flat[at + np.uint64(s)] += values[first + np.uint64(s)]
-
-
-@ordered_kernel
-def _best_split(sums, node, min_rows, ridge, total, to_beat):
-    """Column (as a place in the histogram), bin and side of the missing rows of a node's best split.
-
-    The column is -1 if no split beats the score and the margin `to_beat`, where the best score is left.
-    """
-    n_columns, n_bins, size = sums.shape[1], sums.shape[2], sums.shape[3]
-    flat, at = sums.reshape(-1), node * n_columns * n_bins * size
-    score = np.empty(n_bins)
-    best_column, best_cut, best_side = -1, 255, 1
-    for c in range(n_columns):
-        found = _best_cut(flat, at, n_bins, min_rows, ridge, total, to_beat, score)
-        if found[0] >= 0:
-            best_column, best_cut, best_side = c, found[0], found[1]
-        at += n_bins * size
-    return best_column, best_cut, best_side
-
-
-@ordered_kernel
-def _best_cut(flat, at, n_bins, min_rows, ridge, total, to_beat, score):
-    """Bin, below n_bins - 1, and side of the missing rows of the best cut of a column; its histogram is at flat[at].
-
-    The bin is -1 if no cut beats the score and the margin `to_beat`, where the best score is left. score: room for the
-    cuts' scores.
-    """
-    size = total.size
-    best_cut, best_side = -1, 1
-    best, margin = to_beat
-    sides = 2 if flat[at + size - 1] > 0 else 1
-    for side in range(sides):  # 0: missing rows to the right, 1: to the left
-        _score_cuts(flat, at, n_bins, side, total, ridge, score)
-        weight = side * flat[at + size - 1]
-        for b in range(1, n_bins - 1):
-            weight += flat[np.uint64(at + b * size + size - 1)]
-            if total[size - 1] - weight < min_rows:
-                break
-            if weight >= min_rows and score[b] > best + margin:
-                best, best_cut, best_side = score[b], b, side
-    to_beat[0] = best
-    return best_cut, best_side
-
-
-@ordered_kernel
-def _score_cuts(flat, at, n_bins, side, total, ridge, score):
-    """score[b] <- twice the decrease of the loss by Newton steps on both sides of a cut after bin b.
-
-    The histogram of the column begins at flat[at]; total are the sums of its node.
-    """
-    size = total.size
-    for b in range(1, n_bins - 1):
-        score[b] = 0.0
-    for o in range(size // 2):
-        all_gradient, all_hessian = total[2 * o], total[2 * o + 1]
-        gradient, hessian = side * flat[at + 2 * o], side * flat[at + 2 * o + 1]
-        for b in range(1, n_bins - 1):
-            here = np.uint64(at + b * size + 2 * o)
-            gradient += flat[here]
-            hessian += flat[here + np.uint64(1)]
-            rest, left, right = all_gradient - gradient, hessian + ridge, all_hessian - hessian + ridge
-            score[b] += (gradient * gradient * right + rest * rest * left) / (left * right)  # one division, not two
-
-
-@ordered_kernel
-def _goes_right(codes, i, column, cut, missing_left):
-    if column < 0:
-        return 0
-    b = codes[column, i]
-    if b == 0:
-        return 1 - missing_left
-    return 1 if b > cut else 0
-
-
-@inlined_kernel
-def leaf_of(codes, i, tree, column, cut, missing_left, n_leaves):
-    """The leaf, counted from the left, that row i reaches in a tree."""
-    first, width, k = 0, 1, 0
-    while width < n_leaves:
-        at = first + k
-        k = 2 * k + _goes_right(codes, i, column[tree, at], cut[tree, at], missing_left[tree, at])
-        first += width
-        width *= 2
-    return k
-
-
-@ordered_kernel
-def fill_codes(x, edges, columns, codes):
-    """Fill the rows `columns` of codes (q, n): 1 + the number of edges (q, bins - 1) below x (n, q); 0 for NaN."""
-    for i in range(len(x)):
-        for j in columns:
-            value = x[i, j]
-            if np.isnan(value):
-                codes[j, i] = 0
-                continue
-            low, high = 0, edges.shape[1]
-            while low < high:
-                middle = (low + high) // 2
-                if edges[j, middle] < value:
-                    low = middle + 1
-                else:
-                    high = middle
-            codes[j, i] = 1 + low
-
-
-@ordered_kernel
-def add_leaves(codes, root_of, column, cut, missing_left, leaf, rate, scores):
-    """Add `rate` times the leaf of every row's tree to its scores (n, K); root_of (n,), -1 for rows to leave out."""
-    n_leaves, n_outputs = leaf.shape[1], leaf.shape[2]
-    for i in range(len(root_of)):
-        root = root_of[i]
-        if root < 0:
-            continue
-        k = leaf_of(codes, i, root, column, cut, missing_left, n_leaves)
-        for o in range(n_outputs):
-            scores[i, o] += rate * leaf[root, k, o]
-
-
-@ordered_kernel
-def add_trees(codes, column, first, last, leaf, rate, scores):
-    """Add `rate` times the leaves of all trees to the scores (n, K) of every row, whose bins are codes (q, n).
-
-    column, first, last (trees, 2^D - 1): a row goes left at an inner node if its bin is at least `first`, which is 1
-    where missing rows go right, and at most `last`, which is 255 where there is no split.
-    """
-    n_trees, n_leaves, n_outputs = leaf.shape
-    n = codes.shape[1]
-    deepest = 0
-    while 1 << deepest < n_leaves:
-        deepest += 1
-    places, rights = np.empty(_TILE_ROWS, np.uint8), np.empty(_TILE_ROWS, np.uint8)
-    at = np.empty(_TILE_ROWS, np.uint64)
-    together = min(deepest, _LEVELS_TOGETHER)
-    for begin in range(0, n, _TILE_ROWS):
-        size = min(_TILE_ROWS, n - begin)
-        if size < _FEW_ROWS:
-            _walk_rows(codes, begin, column, first, last, leaf, rate, scores)
-            break
-        place, right = places[:size], rights[:size]
-        for t in range(n_trees):
-            place[:] = 0
-            for level in range(together):
-                right[:] = 0
-                for k in range(1 << level):
-                    node = (1 << level) - 1 + k
-                    if last[t, node] < 255 or first[t, node] > 0:
-                        bins = codes[column[t, node]][begin : begin + size]
-                        _mark_right(bins, first[t, node], last[t, node], np.uint8(k), place, right)
-                for i in range(size):
-                    place[i] = np.uint8(2 * place[i] + right[i])
-            for i in range(size):
-                at[i] = place[i]
-            for level in range(together, deepest):
-                _walk_level(codes, begin, size, t, level, column, first, last, at)
-            _add_leaf_values(leaf, t, at, begin, size, rate, n_outputs, scores)
-
-
-@ordered_kernel
-def _walk_rows(codes, begin, column, first, last, leaf, rate, scores):
-    """What `add_trees` does for the few rows from `begin` on, one after the other."""
-    n_trees, n_leaves, n_outputs = leaf.shape
-    n, n_inner = np.uint64(codes.shape[1]), np.uint64(n_leaves - 1)
-    bins, columns, firsts, lasts = codes.reshape(-1), column.reshape(-1), first.reshape(-1), last.reshape(-1)
-    for i in range(begin, codes.shape[1]):
-        row = np.uint64(i)
-        for t in range(n_trees):
-            root, k = np.uint64(t) * n_inner, np.uint64(0)
-            while k < n_inner:
-                node = root + k
-                code = bins[np.uint64(columns[node]) * n + row]
-                k = k + k + np.uint64(1) + np.uint64((code > lasts[node]) | (code < firsts[node]))
-            for o in range(n_outputs):
-                scores[row, np.uint64(o)] += rate * leaf[np.uint64(t), k - n_inner, np.uint64(o)]
-
-
-@inlined_kernel
-def _mark_right(bins, first, last, k, place, right):
-    """right[i] <- 1 for the rows that are at node k of a level and go right; bytes, many rows at a time."""
-    for i in range(bins.size):
-        right[i] |= np.uint8(((bins[i] > last) | (bins[i] < first)) & (place[i] == k))
-
-
-@inlined_kernel
-def _walk_level(codes, begin, size, t, level, column, first, last, at):
-    """Move rows from their nodes of a level to those of the next, each row by itself."""
-    flat, n, before = codes.reshape(-1), np.uint64(codes.shape[1]), np.uint64((1 << level) - 1)
-    t = np.uint64(t)
-    for i in range(size):
-        k = at[np.uint64(i)]
-        node = before + k
-        code = flat[np.uint64(column[t, node]) * n + np.uint64(begin + i)]
-        at[np.uint64(i)] = k + k + np.uint64((code > last[t, node]) | (code < first[t, node]))
-
-
-@inlined_kernel
-def _add_leaf_values(leaf, t, at, begin, size, rate, n_outputs, scores):
-    """Add `rate` times the leaves `at` of tree t to the scores of the rows of a tile."""
-    if n_outputs == 1:  # the usual case, written out so that nothing but the leaf depends on the row
-        values, sums = leaf[t].reshape(-1), scores[begin : begin + size].reshape(-1)
-        for i in range(size):
-            sums[i] += rate * values[at[np.uint64(i)]]
-    else:
-        for i in range(size):
-            for o in range(n_outputs):
-                scores[np.uint64(begin + i), np.uint64(o)] += rate * leaf[np.uint64(t), at[np.uint64(i)], np.uint64(o)]

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treecdf._common.typing import Array, Ints
-from treecdf._kernels.histogram import fill_codes
+from treecdf._kernels.binned_trees import fill_codes
 
 Codes = NDArray[np.uint8]  # bins of covariates, (q, n)
 

@@ -14,7 +14,8 @@ import numpy as np
 
 from treecdf._common.telling import tell
 from treecdf._common.typing import Array, Bools, Ints
-from treecdf._kernels.histogram import add_leaves, add_trees, grow
+from treecdf._kernels.binned_trees import add_leaves, add_trees
+from treecdf._kernels.histogram import grow
 from treecdf.bases.learners.screening import most_correlated
 from treecdf.data.binning import Bins, Codes
 

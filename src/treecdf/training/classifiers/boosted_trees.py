@@ -9,8 +9,8 @@ from scipy.special import logit
 
 from treecdf._common.typing import Array, Bools, Ints
 from treecdf._common.validation import check_setting, is_int, is_real
-from treecdf._kernels.histogram import best_splits, sums_of_children
 from treecdf._kernels.node_trees import begin_round, next_level, reached
+from treecdf._kernels.splits import best_splits, sums_of_children
 from treecdf._kernels.transform import TREES
 from treecdf.data.basis import Basis
 from treecdf.data.binning import Bins
