@@ -26,7 +26,7 @@ from treecdf.training.ensemble import _Trainer, weigh_families
 pytestmark = pytest.mark.usefixtures("one_thread")
 LEARNERS = {
     "mixture": MixtureBoosting((2, 4), BoostingSettings(3, 0.2, 60, min_rows=10)),
-    "network": MixtureNetwork(3, Network((16,), n_epochs=10**6, max_steps=300, batch=64, rate=2e-2)),
+    "network": MixtureNetwork(3, (Network((16,), n_epochs=10**6, max_steps=300, batch=64, rate=2e-2),)),
 }
 every_learner = pytest.mark.parametrize("name", LEARNERS)
 
@@ -154,11 +154,11 @@ def test_a_fast_look_is_shorter_than_the_training():
             steps.append(self.max_steps)
             return super().train(*args)
 
-    watched = Watched(**{field.name: getattr(learner.network, field.name) for field in fields(Network)})
+    watched = Watched(**{field.name: getattr(learner.networks[0], field.name) for field in fields(Network)})
     rows = TrainingRows(X, Y, np.ones(len(Y)), np.arange(len(Y)) % 3)
-    replace(learner, network=watched).look(rows, -7.0, np.random.default_rng(0))
-    assert steps == [learner.network.max_steps // 3]
-    assert learner.network.max_steps < default_network_mixture(1000, 1, "default").network.max_steps
+    replace(learner, networks=(watched,)).look(rows, -7.0, np.random.default_rng(0))
+    assert steps == [learner.networks[0].max_steps // 3]
+    assert learner.networks[0].max_steps < default_network_mixture(1000, 1, "default").networks[0].max_steps
 
 
 @every_learner
@@ -185,6 +185,21 @@ def test_a_look_decides_the_number_of_components_and_its_learner_looks_no_more(m
     assert (learnt.model.n_components,) == decided.counts
     with pytest.raises(AttributeError):
         LEARNERS["mixture"].cross_fit(rows, 0.0, -7.0, np.random.default_rng(0), PLAIN_STEPS)
+
+
+def test_left_out_rows_choose_how_networks_are_trained():
+    """Curves that wind need networks that begin with sharp bends; the other way of training is not kept for them."""
+    sharp = Network((32,), n_epochs=10**6, max_steps=400, batch=64, rate=2e-2, decay=0.0, sharpness=4.0)
+    dull = replace(sharp, max_steps=1)
+    rng = np.random.default_rng(3)
+    x = rng.uniform(-1, 1, (400, 1))
+    y = np.sin(8 * x[:, 0]) + 0.1 * rng.normal(size=400)
+    rows = TrainingRows(x, y, np.ones(400), np.arange(400) % 3)
+    for ways in ((dull, sharp), (sharp, dull)):
+        learnt = MixtureNetwork(2, ways).cross_fit(rows, 0.0, -7.0, np.random.default_rng(0), PLAIN_STEPS)
+        log_scale, _, location = np.split(learnt.left_out, 3, axis=1)
+        assert np.abs(location - y[:, None]).min(axis=1).mean() < 0.3  # trained for one step: 0.37
+        assert log_scale.min(axis=1).mean() < -1.5  # -1.25
 
 
 def test_a_look_at_networks_leaves_out_whole_folds():

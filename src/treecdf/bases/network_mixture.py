@@ -34,16 +34,17 @@ _LOOK_SHARE = 3  # and at most the steps of the training over this
 
 @dataclass(frozen=True)
 class MixtureNetwork:
-    """The number of components, and how the networks are trained."""
+    """The number of components, and how the networks are trained: the way that makes left-out rows most likely."""
 
     n_components: int
-    network: Network
+    networks: tuple[Network, ...]
 
     def look(self, rows: TrainingRows, floor: float, rng: np.random.Generator) -> tuple[MixtureNetwork, float, Ints]:
         """The same learner; the mean negative log-likelihood after few steps, and the rows (m,) that it is of."""
-        quick = replace(self.network, max_steps=min(_LOOK_STEPS, max(self.network.max_steps // _LOOK_SHARE, 1)))
+        first = self.networks[0]
+        quick = replace(first, max_steps=min(_LOOK_STEPS, max(first.max_steps // _LOOK_SHARE, 1)))
         few = replace(rows, fold=np.minimum(rows.fold, _LOOK_FOLDS))
-        _, left_out = replace(self, network=quick)._fit(few, floor, rng, _LOOK_FOLDS)
+        _, left_out = self._fit(few, floor, rng, _LOOK_FOLDS, quick)
         seen = np.flatnonzero(few.fold < _LOOK_FOLDS)
         _, _, loss = choose_tail(rows.observed[seen], left_out[seen], rows.weight[seen], floor, _TAIL)
         return self, loss, seen
@@ -51,15 +52,19 @@ class MixtureNetwork:
     def cross_fit(
         self, rows: TrainingRows, step: float, floor: float, rng: np.random.Generator, steps: Steps
     ) -> Learnt:
-        """The folds' networks at the step where left-out rows were most likely."""
-        fit = partial(self._fit, rows, floor, rng, int(rows.fold.max()) + 1)
-        networks, left_out = steps.learn(rng, rows.x.shape[1], (len(rows.x), 3 * self.n_components), fit)
-        tail, shift, _ = choose_tail(rows.observed, left_out, rows.weight, floor, _TAIL)
-        left_out[:, : self.n_components] += shift
-        return Learnt(NetworkMixture(networks, shift), left_out, tail)
+        """The folds' networks, trained in the way and stopped at the step where left-out rows were most likely."""
+        learnt, least = list[Learnt](), np.inf
+        for network in self.networks:
+            fit = partial(self._fit, rows, floor, rng, int(rows.fold.max()) + 1, network)
+            fitted, left_out = steps.learn(rng, rows.x.shape[1], (len(rows.x), 3 * self.n_components), fit)
+            tail, shift, loss = choose_tail(rows.observed, left_out, rows.weight, floor, _TAIL)
+            if not learnt or loss < least:
+                left_out[:, : self.n_components] += shift
+                learnt, least = [Learnt(NetworkMixture(fitted, shift), left_out, tail)], loss
+        return learnt[0]
 
     def _fit(
-        self, rows: TrainingRows, floor: float, rng: np.random.Generator, n_folds: int
+        self, rows: TrainingRows, floor: float, rng: np.random.Generator, n_folds: int, network: Network
     ) -> tuple[FittedNetworks, Array]:
         """Networks that leave out the first folds, and out-of-fold scores (n, 3 K); those of other folds are 0."""
         left_out = np.flatnonzero(rows.fold < n_folds)
@@ -75,9 +80,9 @@ class MixtureNetwork:
             return gradient.reshape(output.shape).astype(np.float32)
 
         def watch(layers: Layers, done: float) -> None:
-            step = round(done * self.network.max_steps)
+            step = round(done * network.max_steps)
             _move(mean, layers, min(_MEMORY, step / (step + 9)))
-            if int(done * _CHECKS) == int((done - 1 / self.network.max_steps) * _CHECKS) and done < 1:
+            if int(done * _CHECKS) == int((done - 1 / network.max_steps) * _CHECKS) and done < 1:
                 return
             networks = FittedNetworks(tuple((matrix.copy(), bias.copy()) for matrix, bias in mean))
             scores = _own_outputs(networks, rows.x[checked], rows.fold[checked])
@@ -88,7 +93,7 @@ class MixtureNetwork:
         single = np.clip(rows.x, -_FAR, _FAR).astype(np.float32)
         learn = [np.flatnonzero(rows.fold != f) for f in range(n_folds)]
         objective = Objective(start_of_mixture(rows, self.n_components, floor), slope, watch)
-        self.network.train(single, learn, objective, rng, _relevance(rows, floor, rng)[:n_folds])
+        network.train(single, learn, objective, rng, _relevance(rows, floor, rng)[:n_folds])
         scores = np.zeros((len(rows.y), 3 * self.n_components))
         scores[left_out] = _own_outputs(best[0][1], rows.x[left_out], rows.fold[left_out])
         return best[0][1], scores

@@ -86,8 +86,11 @@ MOST_FINE_COLUMNS = 10
 ROWS_OF_NETWORK = 20
 # Rows from which on networks that give a mixture are looked at even if a boosted mixture is far behind (ADR 24).
 ROWS_OF_NETWORK_MIXTURE = 1000
-# Weight decay of networks that give a mixture: curves of a single covariate may bend more (ADR 24).
-DECAY_OF_MIXTURE, DECAY_OF_ONE_COVARIATE = 0.15, 0.03
+# Weight decay of networks that give a mixture (ADR 24).
+DECAY_OF_MIXTURE = 0.15
+# Decay and sharpness of the two ways in which networks of a single covariate are trained: the first finds curves that
+# wind (gap .05 for .33 of the second), the second has a gap of .04 for .06 where curves are simple (ADR 24).
+WAYS_OF_ONE_COVARIATE = ((0.03, 2.0), (0.15, 0.6))
 # Steps of these networks on at most CROWDED_ROWS rows, twice as many on more (ADR 24).
 STEPS_OF_NETWORK = {"fast": 600, "default": 1500}
 # The process of a fast fit, smaller to bound time; docs/results/peers.md has what a fast fit costs (`treecdf_fast`).
@@ -158,8 +161,11 @@ def default_mixture(n: int, q: int, effort: str) -> MixtureBoosting:
 def default_network_mixture(n: int, q: int, effort: str) -> MixtureNetwork:
     """A mixture that networks give the parameters of, on n rows of q covariates (ADR 24)."""
     steps = STEPS_OF_NETWORK["fast" if effort == "fast" else "default"] * (1 if n <= CROWDED_ROWS else 2)
-    decay = DECAY_OF_ONE_COVARIATE if q == 1 else DECAY_OF_MIXTURE
-    return MixtureNetwork(8, Network((64, 64), n_epochs=10**6, max_steps=steps, batch=128, rate=1e-2, decay=decay))
+    usual = Network((64, 64), n_epochs=10**6, max_steps=steps, batch=128, rate=1e-2, decay=DECAY_OF_MIXTURE)
+    if q > 1:
+        return MixtureNetwork(8, (usual,))
+    ways = [replace(usual, decay=decay, sharpness=sharpness) for decay, sharpness in WAYS_OF_ONE_COVARIATE]
+    return MixtureNetwork(8, tuple(ways))
 
 
 def default_scales(n: int) -> BoostingSettings:

@@ -20,7 +20,6 @@ _FAR = 5.0  # standard deviations: covariates beyond are held
 _STEPS_A_TELLING = 20  # after so many steps the line of progress is told again
 _STEEP = np.float32(50)  # inputs of a unit beyond are held where its logistic function is taken: it is 0 or 1 there
 _CHUNK_ROWS = 8192  # rows that are predicted together
-_SHARPNESS = 2.0  # weights of a single covariate to begin with; those of several are smaller
 _SPREAD = 0.5  # standard deviation of biases of later layers to begin with
 _CLEARLY_BEATS = 0.9  # a network is tried if the error of the Gaussian process is below this share of the trees'
 
@@ -76,6 +75,9 @@ class Network:
         Largest learning rate.
     decay : float, default 0.1
         Weight decay.
+    sharpness : float, default 2.0
+        Size of the weights of a single covariate to begin with; those of several are smaller. Large ones find curves
+        that wind, small ones begin with curves that hardly bend.
 
     Examples
     --------
@@ -95,6 +97,7 @@ class Network:
     batch: int = 256
     rate: float = 8e-3
     decay: float = 0.1
+    sharpness: float = 2.0
 
     @property
     def kind(self) -> str:
@@ -180,7 +183,7 @@ class Network:
         """
         for f, own in enumerate(rows):
             n_relevant = float((factor[f] ** 2).sum() / (factor[f] ** 2).max())
-            layers[0][0][f] *= max(_SHARPNESS / np.sqrt(n_relevant), 1.0)
+            layers[0][0][f] *= max(self.sharpness / np.sqrt(n_relevant), min(self.sharpness, 1.0))
             at = x[rng.choice(own, self.hidden[0])] * factor[f]
             layers[0][1][f, 0] = -(at * layers[0][0][f].T).sum(axis=1)
         for _, bias in layers[1:-1]:
