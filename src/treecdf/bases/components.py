@@ -35,6 +35,11 @@ class Components(Protocol):
         """J, the number of components."""
         ...
 
+    @property
+    def is_line(self) -> bool:
+        """Whether the only location is linear in the covariates, also beyond the training rows."""
+        ...
+
     def __call__(self, x: Array) -> Array:
         """Scores (n, 3 J) at standardised covariates x (n, q)."""
         ...

@@ -179,8 +179,8 @@ class Conditional(WholeCube):
 
     def _widened(self, parameters: Array, x: Array) -> Array:
         """Parameters at covariates x (n, q): wider beyond the reach of the training rows."""
-        middle = float(np.clip(0.0, *self.bound))
-        return widened(parameters, self.reach.excess(x), self.widest, middle, -float(np.log(_SPREAD[self.tail])))
+        middle, log_unit = float(np.clip(0.0, *self.bound)), -float(np.log(_SPREAD[self.tail]))
+        return widened(parameters, self.reach.excess(x), self.widest, middle, log_unit, self.components.is_line)
 
     @property
     def knows_rows(self) -> bool:

@@ -227,17 +227,21 @@ def relevance_of(points: Array, response: Callable[[Array], Array], rng: np.rand
     return relevance
 
 
-def widened(parameters: Array, excess: Array, widest: float, middle: float, log_unit: float) -> Array:
+def widened(
+    parameters: Array, excess: Array, widest: float, middle: float, log_unit: float, is_line: bool = False
+) -> Array:
     """Parameters (n, 3 J) of mixtures at rows that are so far (n,) beyond the training rows.
 
     They are locations, log scales and log weights. Beyond the rows no log scale is below `widest`, and the variance of
     all outcomes, that of a log scale `log_unit`, is added little by little; far away all locations are the `middle`.
+    Where the location is a line it goes on as one beyond the rows: near them only what bends is missing.
     """
     excess = np.maximum(excess - _TOLERATED, 0.0)[:, None]
     if not excess.any():
         return parameters
     location, log_scale, log_weight = np.split(parameters, 3, axis=1)
     far = np.minimum(_RISE * excess, 1.0)
+    far = far**2 if is_line else far
     floor = log_scale + np.minimum(_RISE_OF_FLOOR * excess, 1.0) * np.maximum(widest - log_scale, 0.0)
     with np.errstate(divide="ignore"):
         log_scale = np.logaddexp(2 * floor, 2 * (np.log(far) + log_unit)) / 2
