@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+from scipy.stats import norm
+from scipy.stats import t as student_t
 
 from treecdf._common.typing import Array, Bools, Ints
 from treecdf.bases.learners.grouping import means_of_rows
@@ -14,7 +16,9 @@ from treecdf.bases.learners.grouping import means_of_rows
 _MOST_POINTS = 500  # training rows that are remembered
 _N_DONORS = 40  # remembered rows whose values take the place of missing ones
 _CAUTION = 50.0  # the variance between these is taken times 1 + this / the number of values of a missing column
-_MOST_CAUTION = 1.5  # but not times more than this: the levels of a category may be few
+_MOST_CAUTION = 1.5  # but not times more than this; it is the least for new levels of a category
+_FEWEST_LEVELS = 3  # of a category, to be told from numbers of two values by its indicators
+_LEVEL_OF_CAUTION = 0.975  # quantile of a t at which the distribution of a new level is as wide as its levels ask for
 _MOST_SLOPES = 64  # covariates up to which missing values are moved by a regression on those that are known
 _RIDGE = 10.0  # remembered rows that the penalty of this regression is worth
 _FEW_VALUES = 20  # columns of no more values are categories or counts, and keep their values
@@ -135,10 +139,10 @@ class Reach:
         donors = self.points[np.argsort(squared, axis=1, kind="stable")[:, :_N_DONORS]]
         versions = np.where(known[:, None, :], x[:, None, :], donors)
         n_values = self._n_values
-        most = np.where(known, 1, n_values).max(axis=1)
-        caution = np.minimum(1 + _CAUTION / most, _MOST_CAUTION)
+        caution = np.empty(len(x))
         patterns, kind = np.unique(known, axis=0, return_inverse=True)
         for number, given in enumerate(patterns):
+            caution[kind.ravel() == number] = self._caution(~given)
             moved = np.flatnonzero(~given & (n_values > _FEW_VALUES))
             if len(moved) and given.any() and x.shape[1] <= _MOST_SLOPES:
                 rows = kind.ravel() == number
@@ -148,6 +152,30 @@ class Reach:
                     donors[rows][..., moved] + rise, low, high
                 )
         return versions, caution
+
+    def _caution(self, missing: Bools) -> float:
+        """By how much the variance between versions is to be taken larger if these columns (q,) are missing.
+
+        A new level of a category is a further draw from what few levels were drawn from: of n normal ones it is t
+        distributed with n - 1 degrees of freedom.
+        """
+        n = self._n_levels(missing)
+        if n >= _FEWEST_LEVELS:
+            wider = (student_t.ppf(_LEVEL_OF_CAUTION, n - 1) / norm.ppf(_LEVEL_OF_CAUTION)) ** 2
+            return float(max(wider * (n + 1) / (n - 1), _MOST_CAUTION))
+        most = np.where(missing, self._n_values, 1).max()
+        return float(min(1 + _CAUTION / most, _MOST_CAUTION))
+
+    def _n_levels(self, missing: Bools) -> int:
+        """Levels of the category among these columns (q,) that has the fewest, 0 if there is none.
+
+        Indicators of a category are columns of two values of which no row has the larger one twice.
+        """
+        columns = self.points[:, missing & (self._n_values == 2)]
+        is_high = columns == columns.max(axis=0)
+        if columns.shape[1] < _FEWEST_LEVELS or (is_high.sum(axis=1) > 1).any():
+            return 0
+        return columns.shape[1] + bool((~is_high).all(axis=1).any())
 
     def _slopes(self, given: Bools, moved: Ints) -> Array:
         """Slopes (k, m) of some columns on those that are given, by a ridge regression on the remembered rows."""
