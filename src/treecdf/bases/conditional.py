@@ -23,7 +23,7 @@ from treecdf._kernels.tails import T3, T5
 from treecdf.bases.components import ComponentLearner, Components
 from treecdf.bases.mean import TrainingRows
 from treecdf.bases.protocol import Bound, WholeCube
-from treecdf.bases.reach import Reach, averaged, widened
+from treecdf.bases.reach import Reach, averaged, repeated, widened
 from treecdf.bases.selection import choose_transform
 from treecdf.bases.straightening import choose_scale
 from treecdf.bases.tail_nodes import nodes_of_tail
@@ -150,8 +150,8 @@ class Conditional(WholeCube):
     def parameters(self, x: Array) -> Array:
         """Parameters (n, 3 J + 3) at standardised covariates x (n, q), NaN where they are missing.
 
-        They are less certain beyond the reach of the training rows. A row with missing values has the moments of rows
-        in which remembered ones take their place.
+        They are less certain beyond the reach of the training rows. A row with missing values has a mixture of rows in
+        which remembered ones take their place; if there is one, all rows have as many components as it has.
         """
         missing = np.isnan(x).any(axis=1)
         if not missing.any():
@@ -163,15 +163,16 @@ class Conditional(WholeCube):
         parameters = np.empty((len(x), found.shape[1]))
         parameters[missing] = found
         if not missing.all():
-            parameters[~missing] = self.parameters(x[~missing])
+            n_groups = (found.shape[1] // 3 - 1) // self.components.n_components
+            parameters[~missing] = repeated(self.parameters(x[~missing]), n_groups)
         return parameters
 
     def _averaged(self, x: Array) -> Array:
-        """Parameters (n, 3 J + 3) at rows x (n, q) with missing values."""
-        versions, caution = self.reach.filled(x)
+        """Parameters of mixtures of versions of rows x (n, q) with missing values; see `averaged`."""
+        versions, *unknown = self.reach.filled(x)
         n, k, q = versions.shape
         each = self._known(versions.reshape(-1, q)).reshape(n, k, -1)
-        return self._widened(averaged(each, caution, 1 / _SPREAD[self.tail]), x)
+        return self._widened(averaged(each, *unknown, 1 / _SPREAD[self.tail]), x)
 
     def _known(self, x: Array) -> Array:
         """Parameters (n, 3 J + 3) at covariates x (n, q) without missing values, wherever they are."""

@@ -15,7 +15,8 @@ from treecdf.bases.learners.grouping import means_of_rows
 
 _MOST_POINTS = 500  # training rows that are remembered
 _N_DONORS = 40  # remembered rows whose values take the place of missing ones
-_CAUTION = 50.0  # the variance between these is taken times 1 + this / the number of values of a missing column
+N_GROUPS = 8  # of versions of a row, each with components of its own
+_CAUTION = 50.0  # the variance between versions is taken times 1 + this / the number of remembered rows
 _MOST_CAUTION = 1.5  # but not times more than this; it is the least for new levels of a category
 _FEWEST_LEVELS = 3  # of a category, to be told from numbers of two values by its indicators
 _LEVEL_OF_CAUTION = 0.975  # quantile of a t at which the distribution of a new level is as wide as its levels ask for
@@ -128,43 +129,43 @@ class Reach:
             found[rows] = (squared <= (_LIKE * self.size) ** 2).sum(axis=1)
         return found
 
-    def filled(self, x: Array) -> tuple[Array, Array]:
+    def filled(self, x: Array) -> tuple[Array, Array, Bools]:
         """Versions (n, k, q) of rows x (n, q), missing values taken from k remembered rows that are near otherwise.
 
         Values of columns with many values are moved by what the known columns of both rows say of them. The second
-        array (n,) is by how much the variance between versions is to be taken larger.
+        array (n,) is by how much the variance between versions is to be taken larger, the third (n,) whether the level
+        of a category is missing: it need not be one of those that are known.
         """
         known = ~np.isnan(x)
         squared = _squared_distances(np.where(known, x, 0.0), self.points, known)
         donors = self.points[np.argsort(squared, axis=1, kind="stable")[:, :_N_DONORS]]
         versions = np.where(known[:, None, :], x[:, None, :], donors)
         n_values = self._n_values
-        caution = np.empty(len(x))
+        caution, has_level = np.empty(len(x)), np.empty(len(x), bool)
         patterns, kind = np.unique(known, axis=0, return_inverse=True)
         for number, given in enumerate(patterns):
-            caution[kind.ravel() == number] = self._caution(~given)
+            rows = kind.ravel() == number
+            n_levels = self._n_levels(~given)
+            caution[rows], has_level[rows] = self._caution(n_levels), n_levels > 0
             moved = np.flatnonzero(~given & (n_values > _FEW_VALUES))
             if len(moved) and given.any() and x.shape[1] <= _MOST_SLOPES:
-                rows = kind.ravel() == number
                 rise = (versions[rows] - donors[rows])[..., given] @ self._slopes(given, moved)
                 low, high = (end[moved] for end in self.columns)
                 versions[np.ix_(rows, np.arange(versions.shape[1]), moved)] = np.clip(
                     donors[rows][..., moved] + rise, low, high
                 )
-        return versions, caution
+        return versions, caution, has_level
 
-    def _caution(self, missing: Bools) -> float:
-        """By how much the variance between versions is to be taken larger if these columns (q,) are missing.
+    def _caution(self, n: int) -> float:
+        """By how much the variance between versions is to be taken larger if one of n levels, or a number, is missing.
 
         A new level of a category is a further draw from what few levels were drawn from: of n normal ones it is t
         distributed with n - 1 degrees of freedom.
         """
-        n = self._n_levels(missing)
         if n >= _FEWEST_LEVELS:
             wider = (student_t.ppf(_LEVEL_OF_CAUTION, n - 1) / norm.ppf(_LEVEL_OF_CAUTION)) ** 2
             return float(max(wider * (n + 1) / (n - 1), _MOST_CAUTION))
-        most = np.where(missing, self._n_values, 1).max()
-        return float(min(1 + _CAUTION / most, _MOST_CAUTION))
+        return min(1 + _CAUTION / len(self.points), _MOST_CAUTION)
 
     def _n_levels(self, missing: Bools) -> int:
         """Levels of the category among these columns (q,) that has the fewest, 0 if there is none.
@@ -276,14 +277,45 @@ def widened(
     return np.hstack([location + far**2 * (middle - location), log_scale, log_weight])
 
 
-def averaged(parameters: Array, caution: Array, unit: float) -> Array:
-    """Parameters (n, 3 J) of mixtures whose components have the moments of k versions of them (n, k, 3 J).
+def averaged(parameters: Array, caution: Array, has_level: Bools, unit: float) -> Array:
+    """Parameters (n, 3 (N_GROUPS J + 1)) of mixtures of k versions of mixtures (n, k, 3 (J + 1)), all alike in the last.
+
+    Versions are put into groups of like means; the components of a group have the moments of its versions, or those of
+    all versions where a level of a category is missing (n,).
 
     caution: by how much (n,) the variance between versions is taken larger; unit: scale of a component of standard
     deviation 1.
     """
     location, log_scale, log_weight = np.split(parameters, 3, axis=2)
+    order = np.argsort((np.exp(log_weight) * location).sum(axis=2), axis=1, kind="stable")[..., None]
+    location, log_scale, log_weight = (
+        np.take_along_axis(part, order, axis=1) for part in (location, log_scale, log_weight)
+    )
+    mean = location.mean(axis=1, keepdims=True)
+    location = mean + np.sqrt(caution)[:, None, None] * (location - mean)
+    whole = _moments(location, log_scale, log_weight, unit)
+    found = []
+    for group in np.array_split(np.arange(location.shape[1]), min(N_GROUPS, location.shape[1])):
+        own = _moments(location[:, group], log_scale[:, group], log_weight[:, group], unit)
+        found.append(np.where(has_level[:, None, None], whole, own))
+    return _joined(found)
+
+
+def repeated(parameters: Array, n_groups: int) -> Array:
+    """The same mixtures (n, 3 (J + 1)) with as many components as `averaged` gives."""
+    return _joined([np.stack(np.split(parameters, 3, axis=1), axis=1)] * n_groups)
+
+
+def _moments(location: Array, log_scale: Array, log_weight: Array, unit: float) -> Array:
+    """Locations, log scales and log weights (n, 3, J) of components with the moments of k versions (n, k, J)."""
     mean = location.mean(axis=1)
     between = ((location - mean[:, None]) ** 2).mean(axis=1)
-    variance = np.exp(2 * log_scale).mean(axis=1) + caution[:, None] * unit**2 * between
-    return np.hstack([mean, np.log(variance) / 2, np.log(np.exp(log_weight).mean(axis=1))])
+    variance = np.exp(2 * log_scale).mean(axis=1) + unit**2 * between
+    return np.stack([mean, np.log(variance) / 2, np.log(np.exp(log_weight).mean(axis=1))], axis=1)
+
+
+def _joined(groups: Sequence[Array]) -> Array:
+    """Parameters (n, 3 (G J + 1)) of G groups (n, 3, J + 1) of equal weight, of which the last component is the same."""
+    parts = np.concatenate([group[:, :, :-1] for group in groups], axis=2)
+    parts[:, 2] -= np.log(len(groups))
+    return np.concatenate([parts, groups[0][:, :, -1:]], axis=2).reshape(len(parts), -1)
