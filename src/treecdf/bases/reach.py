@@ -14,7 +14,7 @@ from treecdf._common.typing import Array, Bools, Ints
 from treecdf.bases.learners.grouping import means_of_rows
 
 _MOST_POINTS = 500  # training rows that are remembered
-_N_DONORS = 40  # remembered rows whose values take the place of missing ones
+_N_DONORS = 64  # remembered rows whose values take the place of missing ones
 N_GROUPS = 8  # of versions of a row, each with components of its own
 _CAUTION = 50.0  # the variance between versions is taken times 1 + this / the number of remembered rows
 _MOST_CAUTION = 1.5  # but not times more than this; it is the least for new levels of a category
