@@ -23,11 +23,12 @@ from treecdf._kernels.tails import T3, T5
 from treecdf.bases.components import ComponentLearner, Components
 from treecdf.bases.mean import TrainingRows
 from treecdf.bases.protocol import Bound, WholeCube
-from treecdf.bases.reach import Reach, averaged, repeated, widened
+from treecdf.bases.reach import Reach, widened
 from treecdf.bases.selection import choose_transform
 from treecdf.bases.straightening import choose_scale
 from treecdf.bases.tail_nodes import nodes_of_tail
 from treecdf.bases.transform import OutcomeTransform
+from treecdf.bases.versions import averaged, repeated
 from treecdf.data.recording import recording_step
 
 _FLOOR = 0.4  # scales are at least this share of the outcome's recording step
@@ -172,7 +173,10 @@ class Conditional(WholeCube):
         versions, *unknown = self.reach.filled(x)
         n, k, q = versions.shape
         each = self._known(versions.reshape(-1, q)).reshape(n, k, -1)
-        return self._widened(averaged(each, *unknown, 1 / _SPREAD[self.tail]), x)
+        found = averaged(each, *unknown, 1 / _SPREAD[self.tail])
+        n_locations = found.shape[1] // 3
+        found[:, :n_locations] = np.clip(found[:, :n_locations], *self.bound)
+        return self._widened(found, x)
 
     def _known(self, x: Array) -> Array:
         """Parameters (n, 3 J + 3) at covariates x (n, q) without missing values, wherever they are."""
