@@ -170,10 +170,10 @@ class Conditional(WholeCube):
 
     def _averaged(self, x: Array) -> Array:
         """Parameters of mixtures of versions of rows x (n, q) with missing values; see `averaged`."""
-        versions, *unknown = self.reach.filled(x)
+        versions, caution, has_level = self.reach.filled(x)
         n, k, q = versions.shape
         each = self._known(versions.reshape(-1, q)).reshape(n, k, -1)
-        found = averaged(each, *unknown, 1 / _SPREAD[self.tail])
+        found = averaged(each, caution, has_level, 1 / _SPREAD[self.tail])
         n_locations = found.shape[1] // 3
         found[:, :n_locations] = np.clip(found[:, :n_locations], *self.bound)
         return self._widened(found, x)
