@@ -48,6 +48,17 @@ def test_without_trees_it_is_the_mixture(mixture):
     np.testing.assert_array_equal(flow.novelty(3 * NEW_X), mixture.novelty(3 * NEW_X))
 
 
+def test_missing_values_come_through_in_any_block(mixture, monkeypatch):
+    """They take more columns than others, in one block of several too."""
+    monkeypatch.setattr("treecdf.flows.learnt._ROWS_AT_ONCE", 16)
+    flow, x = flow_on(mixture, 0), NEW_X.copy()
+    x[20, 0] = np.nan
+    u, log_det = flow.forward_and_log_det(NEW_Y, x)
+    expected, log_density = mixture.forward_and_log_det(NEW_Y, x)
+    np.testing.assert_allclose(u, expected, rtol=1e-12)
+    np.testing.assert_allclose(log_det, log_density, rtol=1e-9, atol=1e-12)
+
+
 def test_it_obeys_the_laws(mixture):
     flow = flow_on(mixture)
     assert np.abs(flow.forward_and_log_det(NEW_Y, NEW_X)[1] - mixture.log_prob(NEW_Y, NEW_X)).max() > 0.01

@@ -75,6 +75,11 @@ class BoostedMixture:
         """K, the number of components."""
         return len(self.scores.start) // 3
 
+    @property
+    def is_line(self) -> bool:
+        """False: locations bend."""
+        return False
+
     def __call__(self, x: Array) -> Array:
         """Scores (n, 3 K) at standardised covariates x (n, q)."""
         return self.scores(x)

@@ -21,7 +21,7 @@ from treecdf.bases.mean import TrainingRows
 
 # Scale of each tail that fits normal noise of standard deviation 1 best: where the search for its scale begins.
 _TYPICAL_SCALE = np.array([0.612, 0.725, 0.785, 0.852, 0.915, 1.0])
-_LIGHTER = 0.25  # nats, all rows together, that a heavier tail has to gain over a lighter one
+_LIGHTER = 1.0  # nats, all rows together, that a heavier tail has to gain over a lighter one (ADR 45)
 _NO_VARIANCE = 0.01  # nats a row that tails without a standard deviation have to gain
 _STEPS = 6  # of Newton's method for a scale
 _LONGEST_STEP = 0.5  # of a log scale
@@ -33,6 +33,11 @@ class Components(Protocol):
     @property
     def n_components(self) -> int:
         """J, the number of components."""
+        ...
+
+    @property
+    def is_line(self) -> bool:
+        """Whether the only location is linear in the covariates, also beyond the training rows."""
         ...
 
     def __call__(self, x: Array) -> Array:

@@ -23,11 +23,12 @@ from treecdf._kernels.tails import T3, T5
 from treecdf.bases.components import ComponentLearner, Components
 from treecdf.bases.mean import TrainingRows
 from treecdf.bases.protocol import Bound, WholeCube
-from treecdf.bases.reach import Reach, averaged, widened
+from treecdf.bases.reach import Reach, widened
 from treecdf.bases.selection import choose_transform
 from treecdf.bases.straightening import choose_scale
 from treecdf.bases.tail_nodes import nodes_of_tail
 from treecdf.bases.transform import OutcomeTransform
+from treecdf.bases.versions import averaged, repeated
 from treecdf.data.recording import recording_step
 
 _FLOOR = 0.4  # scales are at least this share of the outcome's recording step
@@ -37,7 +38,7 @@ _LARGEST_LOG_SCALE = 10.0  # scales are at most this, whatever the trees say
 _BROAD_SCALE = 2.0  # standard deviations of the outcome: scale of the component for rows that nobody foresaw
 _BROAD_SCALE_OF_LOGS = 1.0  # the same after logarithms, where twice as much would be orders of magnitude
 _SMALLEST_MASS = 1e-300  # of a cell, whose logarithm stays finite
-_NUMBERS_AT_ONCE = 2**16  # in rows with missing values that are worked on together: each has 40 versions
+_NUMBERS_AT_ONCE = 2**16  # in rows with missing values that are worked on together: each has 64 versions
 _LARGEST = 1e307  # outcomes beyond are held there where they are averaged
 _WORTH_OF_BROAD = 1.0  # nats of all rows together that more weight of the broad component has to gain
 _WIDEST = 0.95  # quantile of the training rows' standard deviations that `widest` is
@@ -150,8 +151,8 @@ class Conditional(WholeCube):
     def parameters(self, x: Array) -> Array:
         """Parameters (n, 3 J + 3) at standardised covariates x (n, q), NaN where they are missing.
 
-        They are less certain beyond the reach of the training rows. A row with missing values has the moments of rows
-        in which remembered ones take their place.
+        They are less certain beyond the reach of the training rows. A row with missing values has a mixture of rows in
+        which remembered ones take their place; if there is one, all rows have as many components as it has.
         """
         missing = np.isnan(x).any(axis=1)
         if not missing.any():
@@ -163,15 +164,19 @@ class Conditional(WholeCube):
         parameters = np.empty((len(x), found.shape[1]))
         parameters[missing] = found
         if not missing.all():
-            parameters[~missing] = self.parameters(x[~missing])
+            n_groups = (found.shape[1] // 3 - 1) // self.components.n_components
+            parameters[~missing] = repeated(self.parameters(x[~missing]), n_groups)
         return parameters
 
     def _averaged(self, x: Array) -> Array:
-        """Parameters (n, 3 J + 3) at rows x (n, q) with missing values."""
-        versions, caution = self.reach.filled(x)
+        """Parameters of mixtures of versions of rows x (n, q) with missing values; see `averaged`."""
+        versions, caution, has_level = self.reach.filled(x)
         n, k, q = versions.shape
         each = self._known(versions.reshape(-1, q)).reshape(n, k, -1)
-        return self._widened(averaged(each, caution, 1 / _SPREAD[self.tail]), x)
+        found = averaged(each, caution, has_level, 1 / _SPREAD[self.tail])
+        n_locations = found.shape[1] // 3
+        found[:, :n_locations] = np.clip(found[:, :n_locations], *self.bound)
+        return self._widened(found, x)
 
     def _known(self, x: Array) -> Array:
         """Parameters (n, 3 J + 3) at covariates x (n, q) without missing values, wherever they are."""
@@ -179,8 +184,8 @@ class Conditional(WholeCube):
 
     def _widened(self, parameters: Array, x: Array) -> Array:
         """Parameters at covariates x (n, q): wider beyond the reach of the training rows."""
-        middle = float(np.clip(0.0, *self.bound))
-        return widened(parameters, self.reach.excess(x), self.widest, middle, -float(np.log(_SPREAD[self.tail])))
+        middle, log_unit = float(np.clip(0.0, *self.bound)), -float(np.log(_SPREAD[self.tail]))
+        return widened(parameters, self.reach.excess(x), self.widest, middle, log_unit, self.components.is_line)
 
     @property
     def knows_rows(self) -> bool:

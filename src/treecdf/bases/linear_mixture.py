@@ -41,6 +41,11 @@ class LinearMixture:
         """J, the number of components."""
         return len(self.slopes) // 3
 
+    @property
+    def is_line(self) -> bool:
+        """False: there are several locations."""
+        return False
+
     def __call__(self, x: Array) -> Array:
         """Scores (n, 3 J) at standardised covariates x (n, q)."""
         scores: Array = _design(x) @ self.slopes.T

@@ -157,6 +157,11 @@ class NetworkMixture:
         """The number of components of all networks together."""
         return self.n_each * len(self.networks.layers[0][0])
 
+    @property
+    def is_line(self) -> bool:
+        """False: locations bend."""
+        return False
+
     def __call__(self, x: Array) -> Array:
         """Scores (n, 3 F K) of the F networks at standardised covariates x (n, q)."""
         log_scale, logits, location = np.split(self.networks.outputs(x), 3, axis=2)

@@ -7,14 +7,18 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+from scipy.stats import norm
+from scipy.stats import t as student_t
 
 from treecdf._common.typing import Array, Bools, Ints
 from treecdf.bases.learners.grouping import means_of_rows
 
 _MOST_POINTS = 500  # training rows that are remembered
-_N_DONORS = 40  # remembered rows whose values take the place of missing ones
-_CAUTION = 50.0  # the variance between these is taken times 1 + this / the number of values of a missing column
-_MOST_CAUTION = 1.5  # but not times more than this: the levels of a category may be few
+_N_DONORS = 64  # remembered rows whose values take the place of missing ones
+_CAUTION = 50.0  # the variance between versions is taken times 1 + this / the number of remembered rows
+_MOST_CAUTION = 1.5  # but not times more than this; it is the least for new levels of a category
+_FEWEST_LEVELS = 3  # of a category, to be told from numbers of two values by its indicators
+_LEVEL_OF_CAUTION = 0.975  # quantile of a t at which the distribution of a new level is as wide as its levels ask for
 _MOST_SLOPES = 64  # covariates up to which missing values are moved by a regression on those that are known
 _RIDGE = 10.0  # remembered rows that the penalty of this regression is worth
 _FEW_VALUES = 20  # columns of no more values are categories or counts, and keep their values
@@ -124,30 +128,54 @@ class Reach:
             found[rows] = (squared <= (_LIKE * self.size) ** 2).sum(axis=1)
         return found
 
-    def filled(self, x: Array) -> tuple[Array, Array]:
+    def filled(self, x: Array) -> tuple[Array, Array, Bools]:
         """Versions (n, k, q) of rows x (n, q), missing values taken from k remembered rows that are near otherwise.
 
         Values of columns with many values are moved by what the known columns of both rows say of them. The second
-        array (n,) is by how much the variance between versions is to be taken larger.
+        array (n,) is by how much the variance between versions is to be taken larger, the third (n,) whether the level
+        of a category is missing: it need not be one of those that are known.
         """
         known = ~np.isnan(x)
         squared = _squared_distances(np.where(known, x, 0.0), self.points, known)
         donors = self.points[np.argsort(squared, axis=1, kind="stable")[:, :_N_DONORS]]
         versions = np.where(known[:, None, :], x[:, None, :], donors)
         n_values = self._n_values
-        most = np.where(known, 1, n_values).max(axis=1)
-        caution = np.minimum(1 + _CAUTION / most, _MOST_CAUTION)
+        caution, has_level = np.empty(len(x)), np.empty(len(x), bool)
         patterns, kind = np.unique(known, axis=0, return_inverse=True)
         for number, given in enumerate(patterns):
+            rows = kind.ravel() == number
+            n_levels = self._n_levels(~given)
+            caution[rows], has_level[rows] = self._caution(n_levels), n_levels > 0
             moved = np.flatnonzero(~given & (n_values > _FEW_VALUES))
             if len(moved) and given.any() and x.shape[1] <= _MOST_SLOPES:
-                rows = kind.ravel() == number
                 rise = (versions[rows] - donors[rows])[..., given] @ self._slopes(given, moved)
                 low, high = (end[moved] for end in self.columns)
                 versions[np.ix_(rows, np.arange(versions.shape[1]), moved)] = np.clip(
                     donors[rows][..., moved] + rise, low, high
                 )
-        return versions, caution
+        return versions, caution, has_level
+
+    def _caution(self, n: int) -> float:
+        """By how much the variance between versions is to be taken larger if one of n levels, or a number, is missing.
+
+        A new level of a category is a further draw from what few levels were drawn from: of n normal ones it is t
+        distributed with n - 1 degrees of freedom.
+        """
+        if n >= _FEWEST_LEVELS:
+            wider = (student_t.ppf(_LEVEL_OF_CAUTION, n - 1) / norm.ppf(_LEVEL_OF_CAUTION)) ** 2
+            return float(max(wider * (n + 1) / (n - 1), _MOST_CAUTION))
+        return min(1 + _CAUTION / len(self.points), _MOST_CAUTION)
+
+    def _n_levels(self, missing: Bools) -> int:
+        """Levels of the category among these columns (q,) that has the fewest, 0 if there is none.
+
+        Indicators of a category are columns of two values of which no row has the larger one twice.
+        """
+        columns = self.points[:, missing & (self._n_values == 2)]
+        is_high = columns == columns.max(axis=0)
+        if columns.shape[1] < _FEWEST_LEVELS or (is_high.sum(axis=1) > 1).any():
+            return 0
+        return columns.shape[1] + bool((~is_high).all(axis=1).any())
 
     def _slopes(self, given: Bools, moved: Ints) -> Array:
         """Slopes (k, m) of some columns on those that are given, by a ridge regression on the remembered rows."""
@@ -227,31 +255,22 @@ def relevance_of(points: Array, response: Callable[[Array], Array], rng: np.rand
     return relevance
 
 
-def widened(parameters: Array, excess: Array, widest: float, middle: float, log_unit: float) -> Array:
+def widened(
+    parameters: Array, excess: Array, widest: float, middle: float, log_unit: float, is_line: bool = False
+) -> Array:
     """Parameters (n, 3 J) of mixtures at rows that are so far (n,) beyond the training rows.
 
     They are locations, log scales and log weights. Beyond the rows no log scale is below `widest`, and the variance of
     all outcomes, that of a log scale `log_unit`, is added little by little; far away all locations are the `middle`.
+    Where the location is a line it goes on as one beyond the rows: near them only what bends is missing.
     """
     excess = np.maximum(excess - _TOLERATED, 0.0)[:, None]
     if not excess.any():
         return parameters
     location, log_scale, log_weight = np.split(parameters, 3, axis=1)
     far = np.minimum(_RISE * excess, 1.0)
+    far = far**2 if is_line else far
     floor = log_scale + np.minimum(_RISE_OF_FLOOR * excess, 1.0) * np.maximum(widest - log_scale, 0.0)
     with np.errstate(divide="ignore"):
         log_scale = np.logaddexp(2 * floor, 2 * (np.log(far) + log_unit)) / 2
     return np.hstack([location + far**2 * (middle - location), log_scale, log_weight])
-
-
-def averaged(parameters: Array, caution: Array, unit: float) -> Array:
-    """Parameters (n, 3 J) of mixtures whose components have the moments of k versions of them (n, k, 3 J).
-
-    caution: by how much (n,) the variance between versions is taken larger; unit: scale of a component of standard
-    deviation 1.
-    """
-    location, log_scale, log_weight = np.split(parameters, 3, axis=2)
-    mean = location.mean(axis=1)
-    between = ((location - mean[:, None]) ** 2).mean(axis=1)
-    variance = np.exp(2 * log_scale).mean(axis=1) + caution[:, None] * unit**2 * between
-    return np.hstack([mean, np.log(variance) / 2, np.log(np.exp(log_weight).mean(axis=1))])

@@ -21,6 +21,7 @@ from treecdf._kernels.tails import T5
 from treecdf.bases.components import Learnt, choose_tail, make_loss
 from treecdf.bases.learners.boosting import BoostedScores, BoostingSettings, boost_scores
 from treecdf.bases.learners.neighbours import FittedNeighbours
+from treecdf.bases.learners.polynomial import FittedPolynomial
 from treecdf.bases.learners.process import FittedProcess
 from treecdf.bases.learners.protocol import Learner
 from treecdf.bases.linear_scale import LinearScale
@@ -243,6 +244,12 @@ class Stacked:
     def n_components(self) -> int:
         """J, the number of components."""
         return 1 + len(self.mean.components) + (self.near is not None)
+
+    @property
+    def is_line(self) -> bool:
+        """Whether the only location is linear in the covariates, also beyond the training rows."""
+        lines = [isinstance(part, FittedPolynomial) and part.degree == 1 for part in self.mean.predictors]
+        return all(lines) and self.n_components == 1
 
     def n_features(self, q: int) -> int:
         """Columns that scales and weights depend on, of q covariates."""

@@ -47,13 +47,15 @@ class Learnt(WholeCube):
     def parameters(self, x: Array) -> Array:
         """Covariates in their own unit, and what the bases of the mixture make of them, (n, P)."""
         found: list[Array] = []
+        # Missing values take more columns: a block has as many as one with such a row if there is one anywhere.
+        like = [np.full((1, x.shape[1]), np.nan)] if np.isnan(x).any() else []
 
         def task(rows: slice) -> None:
-            own = np.ascontiguousarray(x[rows] * self.unit)
+            own = np.ascontiguousarray(np.vstack([x[rows] * self.unit, *like]))
             known: Conditions = {}
             for flow in flows_of_bases(self.mixture):
                 flow.condition(own, known)
-            found.append(np.hstack([own, *(part for pair in known.values() for part in pair)]))
+            found.append(np.hstack([own, *(part for pair in known.values() for part in pair)])[: len(own) - len(like)])
 
         by_blocks(task, len(x), _ROWS_AT_ONCE, 1)
         return np.concatenate(found) if found else np.empty((0, len(self.unit) + int(self.widths.sum())))
@@ -111,7 +113,9 @@ class Learnt(WholeCube):
 
     def _known(self, parameters: Array) -> Conditions:
         """What the bases of the mixture make of the covariates, by base, cut out of the parameters (n, P)."""
-        ends = np.cumsum([len(self.unit), *self.widths.ravel()])
+        q = len(self.unit)
+        widths = self.widths if parameters.shape[1] == q + self.widths.sum() else widths_of(self.mixture, q, np.nan)
+        ends = np.cumsum([q, *widths.ravel()])
         parts = [np.ascontiguousarray(parameters[:, a:b]) for a, b in pairwise(ends)]
         flows = flows_of_bases(self.mixture)
         return {id(flow.base): (parts[2 * k], parts[2 * k + 1]) for k, flow in enumerate(flows)}
@@ -122,9 +126,12 @@ def flows_of_bases(mixture: Mixture) -> list[TreeFlow]:
     return list({id(flow.base): flow for flow in reversed(mixture.tree_flows())}.values())[::-1]
 
 
-def widths_of(mixture: Mixture, q: int) -> Ints:
-    """Columns (bases, 2) of what the bases of a mixture give their trees to see, and of their parameters."""
-    x = np.zeros((1, q))
+def widths_of(mixture: Mixture, q: int, value: float = 0.0) -> Ints:
+    """Columns (bases, 2) of what the bases of a mixture give their trees to see, and of their parameters.
+
+    value: of all covariates; NaN if some of them are missing.
+    """
+    x = np.full((1, q), value)
     return np.array([[part.shape[1] for part in flow.condition(x, None)] for flow in flows_of_bases(mixture)])
 
 

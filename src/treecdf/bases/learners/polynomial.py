@@ -22,7 +22,7 @@ _NAMES = ("linear", "quadratic", "cubic")
 class Polynomial(AlwaysTried):
     """Ridge regression on all products of at most `degree` covariates; the penalty has the smallest out-of-fold error.
 
-    Beyond the range of the training rows the covariates are held at its ends.
+    Beyond the range of the training rows a line goes on; covariates of curves are held at its ends.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ class Polynomial(AlwaysTried):
 
 @dataclass(frozen=True)
 class FittedPolynomial:
-    """A polynomial of covariates that are held at the ends (q,) of their training range."""
+    """A polynomial of covariates; those of curves are held at the ends (q,) of their training range."""
 
     degree: int
     low: Array
@@ -97,7 +97,9 @@ class FittedPolynomial:
 
     def __call__(self, x: Array) -> Array:
         """Predictions (n,) of standardised covariates x (n, q)."""
-        features = (_products(np.clip(x, self.low, self.high), self.degree) - self.center) / self.scale
+        # A covariate that is held while one that goes along with it is not would move a line far from the rows.
+        held = x if self.degree == 1 else np.clip(x, self.low, self.high)
+        features = (_products(held, self.degree) - self.center) / self.scale
         return self.offset + features @ self.coefficients
 
 
