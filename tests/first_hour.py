@@ -77,7 +77,7 @@ def run_commands(python, page, directory, say):
                 ended = subprocess.run(call, cwd=directory, capture_output=True, text=True)
                 if ended.returncode:
                     raise SystemExit(f"{page}.md: {line}\n{ended.stdout[-1000:]}{ended.stderr[-2000:]}")
-            say(f"{time.perf_counter() - begin:8.2f} s  {shlex.join(words)[:100]}")
+            say(f"{time.perf_counter() - begin:8.2f} s  {' '.join(shlex.join(words).split())[:100]}")
 
 
 def commands(text):

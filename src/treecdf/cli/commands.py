@@ -17,7 +17,7 @@ import numpy as np
 from treecdf.cli.compositions import describe_composition, fit_composition
 from treecdf.cli.fields import Kind
 from treecdf.cli.inputs import Choose, check_columns
-from treecdf.cli.models import known_outcomes, refuse_options_of_compositions, table_of
+from treecdf.cli.models import known_outcomes, refuse_options_of_compositions, table_of, tell_unknown
 from treecdf.cli.output import check_output
 from treecdf.cli.tables import read_file
 from treecdf.cli.terminal import printable, quoted
@@ -52,7 +52,8 @@ def fit(args: argparse.Namespace) -> None:
         verbose=1,
     )
     table = read_file(table_of(args), _columns_to_learn(args))
-    known = known_outcomes(table, args.outcome, args.out)
+    known = known_outcomes(table, args.outcome)
+    tell_unknown(int((~known).sum()), len(table), args.outcome, args.out)
     roles = [*args.outcome, *(name for name in (args.weight, args.groups, args.exposure) if name)]
     x = table.drop(columns=roles)
     # A row without an outcome stays in its place without a weight, so that all rows have the numbers of the file.

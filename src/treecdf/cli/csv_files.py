@@ -6,9 +6,11 @@ import codecs
 import contextlib
 import csv
 import io
+import itertools
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, TextIO
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, BinaryIO, TextIO
 
 import numpy as np
 import pyarrow as pa
@@ -34,8 +36,84 @@ _MOST_CHARACTERS = 2**31 - 1
 
 def read_csv(given: Input, choose: Choose) -> DataFrame:
     """The chosen columns of a CSV file."""
-    import pandas as pd
+    with _opened(given, choose) as opened:
+        text, lines = _joined(opened.place, opened.batches(_BATCH))
+    kinds, header, place, names = opened.kinds, opened.header, opened.place, opened.names
+    for name in [name for name in kinds if kinds[name] is Kind.ANY and not header[place[name]]]:
+        # A comma at the end of every line makes a last column that has neither a name nor a value.
+        if place[name] == len(names) - 1 and _is_empty(text[name]):
+            del kinds[name]
+        else:
+            raise ValueError(
+                f"{given.name}, line {opened.first}: column {place[name] + 1} has no name: name it, or leave it out "
+                f"with --drop '{name}'"
+            )
+    return opened.frame(text, lines)
 
+
+def read_csv_pieces(given: Input, choose: Choose, n_rows: int) -> Iterator[tuple[DataFrame, float]]:
+    """The chosen columns of a CSV file, n_rows rows at a time, and the share of the file that was read with them.
+
+    The kinds of all columns have to be known: a piece cannot tell what a column of the whole file is.
+    """
+    with _opened(given, choose) as opened:
+        for text, lines in opened.batches(n_rows):
+            chunked = {name: pa.chunked_array([part]) for name, part in text.items()}
+            yield opened.frame(chunked, lines), opened.share()
+
+
+@dataclass(frozen=True)
+class _Opened:
+    """A CSV file whose header was read."""
+
+    given: Input
+    records: Iterator[tuple[int, list[str]]]
+    first: int  # line of the header
+    header: list[str]
+    names: list[str]
+    kinds: dict[str, Kind]  # of the chosen columns
+    separator: str
+    bytes: BinaryIO
+
+    def share(self) -> float:
+        """The share of the file that was read; of a packed one that of its packed bytes."""
+        raw = getattr(self.bytes, "fileobj", self.bytes)
+        return raw.tell() / max(self.given.n_bytes, 1)
+
+    @property
+    def place(self) -> dict[str, int]:
+        """Places of the chosen columns."""
+        return {name: j for j, name in enumerate(self.names) if name in self.kinds}
+
+    def batches(self, n_rows: int) -> Iterator[tuple[dict[str, pa.Array], Ints]]:
+        """The text of the chosen columns, n_rows rows at a time, and the lines (m,) on which these rows begin.
+
+        There is one without rows if the file has none.
+        """
+        place, width = self.place, len(self.names)
+        for k in itertools.count():
+            rows = list(itertools.islice(self.records, n_rows))
+            if k and not rows:
+                return
+            for line, fields in rows:
+                if len(fields) != width:
+                    raise ValueError(f"{self.given.name}, line {line}: {_ragged(fields, width, self.separator)}")
+            text = {name: pa.array([fields[j] for _, fields in rows], pa.large_string()) for name, j in place.items()}
+            yield text, np.array([line for line, _ in rows], np.int64)
+
+    def frame(self, text: dict[str, pa.ChunkedArray], lines: Ints) -> DataFrame:
+        """Text of the chosen columns, which is used up, as values; the rows begin on these lines."""
+        import pandas as pd
+
+        commas = self.separator == ";"  # where fields are separated in this way, numbers are written in this way
+        places = {name: Place(self.given.name, name, lines, commas) for name in self.kinds}
+        columns = {name: read_column(text.pop(name), kind, places[name]) for name, kind in self.kinds.items()}
+        return pd.DataFrame({name: pd.Series(value, dtype=value.dtype) for name, value in columns.items()}, copy=False)
+
+
+@contextlib.contextmanager
+def _opened(given: Input, choose: Choose) -> Iterator[_Opened]:
+    """A CSV file, opened and read up to the end of its header."""
     with _fields_of_any_length():
         separator = given.separator or _find_separator(given)
         with _text(given) as stream:
@@ -44,21 +122,15 @@ def read_csv(given: Input, choose: Choose) -> DataFrame:
             if header is None:
                 raise ValueError(f"{given.name} is empty: expected a line with the names of the columns")
             names = names_of_columns(f"{given.name}, line {first}", header)
-            kinds = dict(choose(names))
-            place = {name: j for j, name in enumerate(names) if name in kinds}
-            text, lines = _fields(given, records, len(names), place, separator)
-    for name in [name for name in kinds if kinds[name] is Kind.ANY and not header[place[name]]]:
-        # A comma at the end of every line makes a last column that has neither a name nor a value.
-        if place[name] == len(names) - 1 and _is_empty(text[name]):
-            del kinds[name]
-        else:
-            raise ValueError(
-                f"{given.name}, line {first}: column {place[name] + 1} has no name: name it, or leave it out with "
-                f"--drop '{name}'"
-            )
-    commas = separator == ";"  # where fields are separated in this way, numbers are written in this way
-    columns = {n: read_column(text.pop(n), kind, Place(given.name, n, lines, commas)) for n, kind in kinds.items()}
-    return pd.DataFrame({name: pd.Series(values, dtype=values.dtype) for name, values in columns.items()}, copy=False)
+            yield _Opened(given, records, first, header, names, dict(choose(names)), separator, stream.buffer)
+
+
+def _joined(
+    place: Mapping[str, int], batches: Iterable[tuple[dict[str, pa.Array], Ints]]
+) -> tuple[dict[str, pa.ChunkedArray], Ints]:
+    """All batches as one."""
+    texts, lines = zip(*batches, strict=True)
+    return {name: pa.chunked_array([text[name] for text in texts]) for name in place}, np.concatenate(lines)
 
 
 def _is_empty(text: pa.ChunkedArray) -> bool:
@@ -151,37 +223,6 @@ def _where_not_text(given: Input, separator: str) -> str:
             "as UTF-8, or say what it is with --encoding, such as latin-1, cp1252 or utf-16"
         )
     return f"{given.name} changed while it was read"
-
-
-def _fields(
-    given: Input,
-    records: Iterator[tuple[int, list[str]]],
-    width: int,
-    place: Mapping[str, int],
-    separator: str,
-) -> tuple[dict[str, pa.ChunkedArray], Ints]:
-    """The text of the columns at these places, and the lines (n,) on which the rows begin."""
-    chunks: dict[str, list[pa.Array]] = {name: [] for name in place}
-    batch: list[list[str]] = []
-    lines: list[Ints] = []
-    numbers: list[int] = []
-
-    def put_away() -> None:
-        for name, j in place.items():
-            chunks[name].append(pa.array([fields[j] for fields in batch], pa.large_string()))
-        lines.append(np.array(numbers, np.int64))
-        batch.clear()
-        numbers.clear()
-
-    for line, fields in records:
-        if len(fields) != width:
-            raise ValueError(f"{given.name}, line {line}: {_ragged(fields, width, separator)}")
-        batch.append(fields)
-        numbers.append(line)
-        if len(batch) == _BATCH:
-            put_away()
-    put_away()
-    return {name: pa.chunked_array(parts) for name, parts in chunks.items()}, np.concatenate(lines)
 
 
 def _ragged(fields: Sequence[str], width: int, separator: str) -> str:

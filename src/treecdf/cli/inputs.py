@@ -76,6 +76,11 @@ class Input:
             return cast(BinaryIO, gzip.open(self.path, "rb"))
         return open(self.path, "rb")
 
+    @property
+    def n_bytes(self) -> int:
+        """Bytes of the table, packed if they are packed."""
+        return len(self._standard) if self.is_standard else self.path.stat().st_size
+
     @cached_property
     def _standard(self) -> bytes:
         """What the standard input holds; it can be read only once."""

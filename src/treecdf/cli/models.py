@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -15,11 +15,12 @@ from treecdf._common.typing import Array
 from treecdf.cli.fields import Kind, kind_of_levels
 from treecdf.cli.inputs import STANDARD, Choose, Input, check_columns
 from treecdf.cli.output import free_name
-from treecdf.cli.tables import read_file
+from treecdf.cli.tables import read_file, read_pieces
 from treecdf.cli.terminal import quoted
 from treecdf.data.columns import Category, Date
 from treecdf.estimators.compositional import CompositionalFlow
 from treecdf.estimators.loading import load_model
+from treecdf.estimators.progress import Progress
 from treecdf.estimators.regressor import TreeFlowRegressor
 
 if TYPE_CHECKING:
@@ -46,16 +47,47 @@ def as_regressor(model: TreeFlowRegressor | CompositionalFlow, path: Path) -> Tr
 
 
 class Asked:
-    """The rows of a table that a model is asked about, with their numbers in the file and the columns to carry over."""
+    """Rows of a table that a model is asked about, with their numbers in the file and the columns to carry over."""
 
-    def __init__(self, model: TreeFlowRegressor, args: argparse.Namespace, with_outcomes: bool = False) -> None:
-        self._model, self._given = model, table_of(args)
-        self.ids: list[str] = list(getattr(args, "id", []))
-        self._exposure: str | None = getattr(args, "exposure", None)
-        if hasattr(model, "exposure_") != (self._exposure is not None):
-            raise ValueError(_about_exposure(model, args.command))
-        frame = read_file(self._given, columns_to_ask(model, with_outcomes, self._exposure))
-        self.frame = frame[known_outcomes(frame, model.outcome_names_, args.out)] if with_outcomes else frame
+    def __init__(self, model: TreeFlowRegressor, frame: DataFrame, exposure: str | None, kept: DataFrame) -> None:
+        self._model, self.frame, self._exposure, self._kept = model, frame, exposure, kept
+
+    @staticmethod
+    def whole(model: TreeFlowRegressor, args: argparse.Namespace, with_outcomes: bool = False) -> Asked:
+        """All rows of the table; with outcomes, those that have them."""
+        exposure = _exposure_of(model, args)
+        frame = read_file(table_of(args), columns_to_ask(model, with_outcomes, exposure))
+        if with_outcomes:
+            known = known_outcomes(frame, model.outcome_names_)
+            tell_unknown(int((~known).sum()), len(frame), model.outcome_names_, args.out)
+            frame = frame[known]
+        return Asked(model, frame, exposure, frame[[]])
+
+    @staticmethod
+    def pieces(
+        model: TreeFlowRegressor, args: argparse.Namespace, n_rows: int, with_outcomes: bool = False
+    ) -> Iterator[Asked]:
+        """The rows of the table, n_rows at a time; with outcomes, those that have them. A bar tells how far it is."""
+        given, ids, exposure = table_of(args), list(args.id), _exposure_of(model, args)
+        parts = read_pieces(given, columns_to_ask(model, with_outcomes, exposure), n_rows)
+        beside = read_pieces(given, columns_to_keep(ids), n_rows) if ids else None
+        n_read = n_unknown = 0
+        progress = Progress(1)
+        try:
+            for frame, share in parts:
+                kept = frame[[]] if beside is None else next(beside)[0]
+                n_read += len(frame)
+                if with_outcomes:
+                    known = known_outcomes(frame, model.outcome_names_)
+                    n_unknown += int((~known).sum())
+                    frame, kept = frame[known], kept[known]
+                if len(frame):
+                    yield Asked(model, frame, exposure, kept)
+                if n_read > n_rows or share < 1:  # a single piece needs no bar
+                    progress.show(f"{n_read} rows", share)
+        finally:
+            progress.close()
+        tell_unknown(n_unknown, n_read, model.outcome_names_, args.out)
 
     def __len__(self) -> int:
         return len(self.frame)
@@ -84,13 +116,19 @@ class Asked:
     def labelled(self, answers: Mapping[str, Array], repeats: int = 1) -> dict[str, NDArray[np.generic]]:
         """Columns of a result: each row's number and what is carried over, then the answers, which keep their names."""
         labels: dict[str, NDArray[np.generic]] = {
-            free_name("row", [*self.ids, *answers]): np.repeat(self.rows, repeats)
+            free_name("row", [*self._kept, *answers]): np.repeat(self.rows, repeats)
         }
-        if self.ids:
-            kept = read_file(self._given, columns_to_keep(self.ids)).loc[self.frame.index]
-            for name in self.ids:
-                labels[free_name(name, [*labels, *answers])] = np.repeat(kept[name].to_numpy(), repeats)
+        for name in self._kept:
+            labels[free_name(name, [*labels, *answers])] = np.repeat(self._kept[name].to_numpy(), repeats)
         return labels | dict(answers)
+
+
+def _exposure_of(model: TreeFlowRegressor, args: argparse.Namespace) -> str | None:
+    """The column of exposures, None if the model knows none."""
+    exposure: str | None = getattr(args, "exposure", None)
+    if hasattr(model, "exposure_") != (exposure is not None):
+        raise ValueError(_about_exposure(model, args.command))
+    return exposure
 
 
 def _about_exposure(model: TreeFlowRegressor, command: str) -> str:
@@ -147,11 +185,8 @@ def columns_to_keep(ids: Sequence[str]) -> Choose:
     return choose
 
 
-def known_outcomes(table: DataFrame, outcomes: Sequence[str], out: Path) -> NDArray[np.bool_]:
-    """Which rows (n,) have all outcomes, which become numbers in the table.
-
-    How many have not is told, beside the result if that goes `out` to the standard output.
-    """
+def known_outcomes(table: DataFrame, outcomes: Sequence[str]) -> NDArray[np.bool_]:
+    """Which rows (n,) have all outcomes, which become numbers in the table."""
     for name in outcomes:
         if table[name].dtype.kind in "mM":
             raise ValueError(f"column {quoted(name)}: expected numbers, as it is an outcome; got dates or durations")
@@ -159,12 +194,15 @@ def known_outcomes(table: DataFrame, outcomes: Sequence[str], out: Path) -> NDAr
             table[name] = table[name].astype(np.float64)
         except (TypeError, ValueError) as error:
             raise ValueError(f"column {quoted(name)}: expected numbers, as it is an outcome: {error}") from None
-    known = table[list(outcomes)].notna().all(axis=1).to_numpy()
-    if not known.any():
+    return table[list(outcomes)].notna().all(axis=1).to_numpy()
+
+
+def tell_unknown(n_unknown: int, n: int, outcomes: Sequence[str], out: Path | None) -> None:
+    """Say how many of n rows lack an outcome, beside the result if that goes `out` to the standard output."""
+    if n_unknown == n:
         raise ValueError(f"every row of the table lacks an outcome ({', '.join(map(quoted, outcomes))})")
-    if not known.all():
-        print(f"{int((~known).sum())} rows without an outcome are left out", file=stream_beside(out))
-    return known
+    if n_unknown:
+        print(f"{n_unknown} rows without an outcome are left out", file=stream_beside(out))
 
 
 def stream_beside(out: Path | None) -> TextIO:

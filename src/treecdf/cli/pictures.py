@@ -53,7 +53,7 @@ def _density(model: TreeFlowRegressor, args: argparse.Namespace, outcome: int | 
     """The densities at some rows; of two outcomes together at one row."""
     from treecdf import plots
 
-    asked = Asked(model, args)
+    asked = Asked.whole(model, args)
     n_drawn = 1 if model.n_outcomes_ == 2 and outcome is None else _N_DRAWN
     rows = list(range(min(len(asked), n_drawn))) if args.rows is None else args.rows
     outside = [row for row in rows if not 0 <= row < len(asked)]
@@ -73,7 +73,7 @@ def _of_a_covariate(model: TreeFlowRegressor, args: argparse.Namespace, outcome:
     if args.covariate is None:
         raise ValueError(f"--kind {args.kind} draws the outcome against one covariate: name it with --covariate")
     _need_outcome(model, outcome)
-    x = Asked(model, args).covariates
+    x = Asked.whole(model, args).covariates
     check_columns(list(x.columns), [args.covariate])
     if args.kind == "fan":
         return plots.FanChartDisplay.from_estimator(model, x, args.covariate, outcome=outcome).figure_
@@ -85,7 +85,7 @@ def _with_outcomes(model: TreeFlowRegressor, args: argparse.Namespace, outcome: 
     from treecdf import plots
 
     _need_outcome(model, outcome)
-    asked = Asked(model, args, with_outcomes=True)
+    asked = Asked.whole(model, args, with_outcomes=True)
     x, y = asked.covariates, asked.outcomes
     if args.kind == "pit":
         return plots.PITDisplay.from_estimator(model, x, y, outcome=outcome).figure_
