@@ -72,7 +72,7 @@ def mixture_inverse(u, order, location, log_scale, log_weight, tails, y):
     for i in range(u.shape[0]):
         for j in range(n_components):
             narrowness[j], weight[j] = math.exp(-log_scale[i, j]), math.exp(log_weight[i, j])
-        start, rise = np.nan, 0.0
+        start, before, rise = np.nan, -np.inf, 0.0
         for a in range(u.shape[1]):
             k = order[i, a]
             level = u[i, k]
@@ -85,7 +85,7 @@ def mixture_inverse(u, order, location, log_scale, log_weight, tails, y):
                     point += weight[j] * location[i, j]
             last = high - low
             if a > 0:
-                start = y[i, order[i, a - 1]] + (level - u[i, order[i, a - 1]]) / rise
+                start = before + (level - u[i, order[i, a - 1]]) / rise
             if low < start < high:
                 point = start
             for _ in range(_N_STEPS):
@@ -113,7 +113,8 @@ def mixture_inverse(u, order, location, log_scale, log_weight, tails, y):
                 if last <= 0.5 * _SHORTEST * abs(point):
                     break
                 point = following
-            y[i, k] = point
+            before = max(point, before)  # rounding must not let it descend
+            y[i, k] = before
 
 
 @ordered_kernel
