@@ -240,7 +240,8 @@ def _mixture_forward() -> Case:
 
 def _mixture_inverse() -> Case:
     parameters, u = _mixture(), np.random.default_rng(1).random((N_ROWS, 1))
-    return Case(mixture_inverse, lambda: (u, *parameters, TAILS, _blank(*u.shape)), N_ROWS, "row, 3 parts")
+    order = np.zeros(u.shape, np.int64)
+    return Case(mixture_inverse, lambda: (u, order, *parameters, TAILS, _blank(*u.shape)), N_ROWS, "row, 3 parts")
 
 
 def _mixture_loss() -> Case:

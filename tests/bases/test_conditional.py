@@ -122,7 +122,7 @@ def test_quantiles_come_back_to_their_levels(n_components, spread, tail):
     parameters = random_mixture(n_components, 40, n_components, spread)
     u = np.tile(LEVELS, (40, 1))
     y = np.empty(u.shape)
-    mixture_inverse(u, *parameters, np.full(n_components, tail), y)
+    mixture_inverse(u, np.argsort(u, axis=1), *parameters, np.full(n_components, tail), y)
     lower, upper, _ = forward(y, *parameters, tail)
     near = LEVELS <= 0.5
     np.testing.assert_allclose(lower[:, near], u[:, near], rtol=1e-8)
@@ -135,8 +135,20 @@ def test_quantiles_of_tiny_levels_are_far_out_on_the_right_side(tail):
     parameters = random_mixture(0, 10, 3)
     u = np.tile([1e-300, 1e-200, 1e-100, 1e-30], (10, 1))
     y = np.empty(u.shape)
-    mixture_inverse(u, *parameters, np.full(3, tail), y)
+    mixture_inverse(u, np.argsort(u, axis=1), *parameters, np.full(3, tail), y)
     np.testing.assert_allclose(forward(y, *parameters, tail)[0], u, rtol=1e-8)
+
+
+def test_quantiles_do_not_depend_on_the_levels_beside_them():
+    """Where root finding starts, from the level before, must not be where it ends."""
+    parameters, u = random_mixture(1, 20, 3, 8.0), np.random.default_rng(1).random((20, 50))
+    together, alone, tails = np.empty(u.shape), np.empty(u.shape), np.full(3, TAIL5)
+    mixture_inverse(u, np.argsort(u, axis=1), *parameters, tails, together)
+    for k in range(u.shape[1]):
+        one, level = np.empty((20, 1)), np.ascontiguousarray(u[:, k : k + 1])
+        mixture_inverse(level, np.zeros((20, 1), np.int64), *parameters, tails, one)
+        alone[:, k] = one[:, 0]
+    np.testing.assert_allclose(together, alone, rtol=1e-11, atol=1e-12)
 
 
 def losses(y, location, scores, floor=-20.0, tail=TAIL5):

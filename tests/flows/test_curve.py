@@ -1,10 +1,13 @@
 """The CDF on a grid: integrals and quantiles of it against brute force, at the accuracies that the docs state."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from scipy import stats
 
 from treecdf import BoostedTrees, Logistic, Stage, TreeFlowRegressor
+from treecdf._kernels.curves import unmix_points
 from treecdf.bases.learners import Polynomial
 from treecdf.flows.curve import Curve
 
@@ -87,6 +90,44 @@ def test_mixtures_at_rows_are_those_that_serve_log_densities(model):
         np.testing.assert_allclose(density, np.exp(log_density), rtol=1e-11)
     few = np.array([3, 0])
     np.testing.assert_array_equal(at.take(few).cdf_and_density(y[few])[0], at.cdf_and_density(y)[0][few])
+
+
+def test_many_draws_at_a_row_are_those_of_a_few_at_a_time(model):
+    """Draws by the lines of the leaves against those by the kernel that walks down each tree, members apart."""
+    mixture = model.mixture_
+    u = np.random.default_rng(3).random((M, 60, 1))
+    u[:, :4, 0] = 1e-12, 1e-4, 1 - 1e-4, 1 - 1e-12
+    together = mixture.draw(u, X[:M])
+    apart = np.concatenate([mixture.draw(u[:, k : k + 3], X[:M]) for k in range(0, 60, 3)], axis=1)
+    inner = np.r_[1:3, 4:60]  # at the ends of the cube float64 has few digits between a level and one
+    np.testing.assert_allclose(together[:, inner], apart[:, inner], rtol=1e-7, atol=1e-10)
+    np.testing.assert_allclose(together, apart, rtol=1e-3)
+
+
+def test_points_go_back_through_lines_as_by_the_naive_twin():
+    rng = np.random.default_rng(5)
+    first, ends = np.array([0, 2, 3, 6]), np.array([0, 2, 3])  # two sequences: of two trees, and of one
+    low = np.array([0.0, 0.3, 0.0, 0.0, 0.5, 0.7])
+    high = np.array([0.3, 1.0, 1.0, 0.5, 0.7, 1.0])
+    n, m = 4, 50
+    lines = np.empty((n, 6, 2))
+    for i in range(n):
+        for begin, end in pairwise(first):
+            mass = rng.dirichlet(np.ones(end - begin))
+            lines[i, begin:end, 0] = np.cumsum(mass) - mass
+            lines[i, begin:end, 1] = mass / (high - low)[begin:end]
+    u, numbers = rng.random((n, m)), rng.integers(2, size=(n, m))
+    u[:, :3] = -0.5, 1.5, 1.0
+    found = u.copy()
+    unmix_points(first, low, high, ends, lines, numbers, found)
+    for i in range(n):
+        for k in range(m):
+            v = u[i, k]
+            for tree in reversed(range(ends[numbers[i, k]], ends[numbers[i, k] + 1])):
+                leaves = slice(first[tree], first[tree + 1])
+                images = np.append(lines[i, leaves, 0], 1.0)
+                v = v if not 0 <= v <= 1 else np.interp(v, images, np.append(low[leaves], 1.0))
+            assert found[i, k] == pytest.approx(v, rel=1e-12)
 
 
 def test_integrals_are_those_of_the_formulas():

@@ -11,6 +11,7 @@ from treecdf._kernels.losses import exp_tile
 from treecdf._kernels.transform import NETWORK, TREES, dot, network_logit, trees_logit, work_sizes
 
 _TINY = 1e-300  # the cube is open at zero
+_NEXT = 1.2e-16  # right of a cut there is nothing nearer
 
 
 @kernel
@@ -136,3 +137,30 @@ def mix_ascending(first, low, high, ends, lines, rows, shares, u, mixed, slopes)
             for k in range(n):
                 mixed[i, begin + k] += shares[i, j] * v[k]
                 slopes[i, begin + k] += shares[i, j] * product[k]
+
+
+@kernel
+def unmix_points(first, low, high, ends, lines, numbers, u):
+    """u (n, m) <- what sequence numbers[i, k] of trees has the image u[i, k] of, at the lines of row i.
+
+    It is the inverse of one sequence of `mix_points`. Points outside the unit interval stay where they are.
+    """
+    m = u.shape[1]
+    own = np.empty(m, np.int64)
+    for i in range(u.shape[0]):
+        for j in range(ends.size - 1):
+            count = 0
+            for k in range(m):
+                if numbers[i, k] == j and 0.0 <= u[i, k] <= 1.0:
+                    own[count] = k
+                    count += 1
+            for tree in range(ends[j + 1] - 1, ends[j] - 1, -1):
+                begin, end = first[tree], first[tree + 1]
+                for a in range(count):
+                    v, at = u[i, own[a]], begin
+                    for leaf in range(begin + 1, end):
+                        at += 1 if v > lines[i, leaf, 0] else 0
+                    steep = lines[i, at, 1]
+                    v = low[at] + (v - lines[i, at, 0]) / steep if steep > 0.0 else high[at]
+                    # A rounded result must not fall onto the other side of a cut.
+                    u[i, own[a]] = min(max(v, low[at] + _NEXT if at > begin else _TINY), high[at])

@@ -46,5 +46,5 @@ FIRST_FIT: tuple[tuple[str, str, str], ...] = (
 
 FIRST_QUESTIONS: tuple[tuple[str, str, str], ...] = (
     ("transform", "inverse", "node:1 float64:2 int64:1 int64:1 float64:2 int64 float64:2"),
-    ("mixtures", "mixture_inverse", "float64:2 float64:2 float64:2 float64:2 int64:1 float64:2"),
+    ("mixtures", "mixture_inverse", "float64:2 int64:2 float64:2 float64:2 float64:2 int64:1 float64:2"),
 )

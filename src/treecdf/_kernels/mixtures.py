@@ -62,14 +62,19 @@ def mixture_densities(y, location, log_scale, log_weight, tails, lower, upper, d
 
 
 @ordered_kernel
-def mixture_inverse(u, location, log_scale, log_weight, tails, y):
-    """Points y (n, m) with CDF u (n, m), by Newton steps inside a bracket."""
+def mixture_inverse(u, order, location, log_scale, log_weight, tails, y):
+    """Points y (n, m) with CDF u (n, m), by Newton steps inside a bracket.
+
+    order (n, m): numbers of the levels of each row from the smallest on; a step from the point before is a good start.
+    """
     n_components = location.shape[1]
     narrowness, weight = np.empty(n_components), np.empty(n_components)
     for i in range(u.shape[0]):
         for j in range(n_components):
             narrowness[j], weight[j] = math.exp(-log_scale[i, j]), math.exp(log_weight[i, j])
-        for k in range(u.shape[1]):
+        start, before, rise = np.nan, -np.inf, 0.0
+        for a in range(u.shape[1]):
+            k = order[i, a]
             level = u[i, k]
             low, high, point = np.inf, -np.inf, 0.0
             for j in range(n_components):
@@ -79,6 +84,10 @@ def mixture_inverse(u, location, log_scale, log_weight, tails, y):
                     high = max(high, location[i, j] + far)
                     point += weight[j] * location[i, j]
             last = high - low
+            if a > 0:
+                start = before + (level - u[i, order[i, a - 1]]) / rise
+            if low < start < high:
+                point = start
             for _ in range(_N_STEPS):
                 below, above, rise = 0.0, 0.0, 0.0
                 for j in range(n_components):
@@ -104,7 +113,8 @@ def mixture_inverse(u, location, log_scale, log_weight, tails, y):
                 if last <= 0.5 * _SHORTEST * abs(point):
                     break
                 point = following
-            y[i, k] = point
+            before = max(point, before)  # rounding must not let it descend
+            y[i, k] = before
 
 
 @ordered_kernel

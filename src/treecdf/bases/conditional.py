@@ -263,7 +263,8 @@ class Conditional(WholeCube):
         u = np.clip(below + (1 - below - above) * v[..., 0], 0.0, 1.0)
         location, log_scale, log_weight = map(np.ascontiguousarray, thirds(parameters))
         g = np.empty(u.shape)
-        mixture_inverse(np.clip(u, 1e-300, 1 - 2.0**-53), location, log_scale, log_weight, self._tails(parameters), g)
+        u_inside, order = np.clip(u, 1e-300, 1 - 2.0**-53), np.argsort(u, axis=1)
+        mixture_inverse(u_inside, order, location, log_scale, log_weight, self._tails(parameters), g)
         g = np.clip(np.where(u <= 0, -np.inf, np.where(u >= 1, np.inf, g)), *self.bound)
         low, high = self.support
         y = np.clip(self.transform.inverse(g), low, high)

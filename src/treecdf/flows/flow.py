@@ -13,8 +13,8 @@ from treecdf.bases.protocol import Base
 from treecdf.data.scaling import Standardizer
 from treecdf.flows.tree import TreeSequence
 
-_BELOW_ONE = 1 - 2.0**-53  # the largest number below 1
-_ABOVE_ZERO = 1e-300  # trees see no smaller coordinate: their logarithms stay finite
+BELOW_ONE = 1 - 2.0**-53  # the largest number below 1
+ABOVE_ZERO = 1e-300  # trees see no smaller coordinate: their logarithms stay finite
 CHUNK_POINTS = 8192  # points that are worked on together
 
 # For bases that several flows share: id of the base -> covariates the trees see, parameters of the base
@@ -50,7 +50,7 @@ class TreeFlow:
         """
         v, base_log_det = box
         inside = self.base.inside(v)
-        moved = np.clip(v, _ABOVE_ZERO, 1.0)
+        moved = np.clip(v, ABOVE_ZERO, 1.0)
         log_det = np.zeros(v.shape[:2])
         for stage in self.stages:
             moved, step = stage.forward_and_log_det(moved, z)
@@ -65,14 +65,14 @@ class TreeFlow:
 
     def draw(self, u: Array, x: Array, known: Conditions | None = None) -> Array:
         """Outcomes (n, m, d) as by `inverse`, but finite: points do not round to the upper end of the cube."""
-        return self._inverse(np.clip(u, _ABOVE_ZERO, _BELOW_ONE), x, known, _BELOW_ONE)
+        return self._inverse(np.clip(u, ABOVE_ZERO, BELOW_ONE), x, known, BELOW_ONE)
 
     def _inverse(self, u: Array, x: Array, known: Conditions | None, largest: float) -> Array:
         """Outcomes (n, m, d) of points u; coordinates that leave the trees are at most `largest`."""
         z, parameters = self.condition(x, known)
         v = self.base.from_unit(u)
         inside = self.base.inside(v)
-        moved = np.clip(v, _ABOVE_ZERO, 1.0)
+        moved = np.clip(v, ABOVE_ZERO, 1.0)
         for stage in reversed(self.stages):
             moved = stage.inverse(moved, z)
         moved = np.where(v > 0, np.minimum(moved, largest), v)  # the lower end stays where it is

@@ -6,15 +6,16 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from treecdf._common.numerics import log_sum_exp
 from treecdf._common.typing import Array, Bools, Ints
 from treecdf._kernels.roots import step_roots
-from treecdf.flows.bundle import Bundle, MixtureAtRows, Part, bundles_of
+from treecdf.flows.bundle import MANY, Bundle, MixtureAtRows, Part, bundles_of
 from treecdf.flows.curve import FINE, ROUGH, Curve
 from treecdf.flows.flow import Conditions, TreeFlow, by_chunks
 from treecdf.flows.moments import moments_of_mixture
@@ -268,21 +269,46 @@ class Mixture:
     def _draw(self, u: Array, x: Array, known: Conditions | None = None) -> Array:
         """`draw` in one piece."""
         known = {} if known is None else known
+        number, own = self._members_of(u, x)
+        y = np.empty_like(u)
+        if u.shape[1] >= MANY and u.shape[2] == 1 and all(isinstance(member, TreeFlow) for member in self.members):
+            for bundle in self._bundles:
+                place = np.full(len(self.members), -1)
+                place[bundle.members] = np.arange(len(bundle.members))
+                self._draw_bundle(bundle, place[number], own[..., 0], x, known, y[..., 0])
+            return y
+        for j, member in enumerate(self.members):
+            rows, columns = np.nonzero(number == j)
+            if len(rows):
+                padded, column = _padded(own[rows, columns], rows, len(x), 0.5)
+                y[rows, columns] = member.draw(padded, x, known)[rows, column]
+        return y
+
+    def _members_of(self, u: Array, x: Array) -> tuple[Ints, Array]:
+        """Members (n, m) that uniforms u (n, m, d) pick at rows of x, and uniforms (n, m, d) left for these."""
         if len(self.members) == 1:
-            return self.members[0].draw(u, x, known)
+            return np.zeros(u.shape[:2], np.int64), u
         weights = np.exp(self.log_weights_at(x))
         ends = np.cumsum(weights, axis=1)
         number = np.zeros(u.shape[:2], np.int64)
         for end in ends.T[:-1]:  # the last may be a little below one, and every draw needs a member
             number += u[..., 0] >= end[:, None]
-        y = np.empty_like(u)
-        for j, member in enumerate(self.members):
-            rows, columns = np.nonzero(number == j)
-            own = u[rows, columns]
-            begin = ends[rows, j] - weights[rows, j]
-            own[:, 0] = np.clip((own[:, 0] - begin) / np.maximum(weights[rows, j], 1e-300), 0.0, 1.0)
-            y[rows, columns] = _at_points(member, own, x, rows, known)
-        return y
+        left, width = u.copy(), np.take_along_axis(weights, number, 1)
+        begin = np.take_along_axis(ends, number, 1) - width
+        left[..., 0] = np.clip((u[..., 0] - begin) / np.maximum(width, 1e-300), 0.0, 1.0)
+        return number, left
+
+    def _draw_bundle(self, bundle: Bundle, numbers: Ints, u: Array, x: Array, known: Conditions, y: Array) -> None:
+        """Put the draws by flows of a bundle into y (n, m), where `numbers` (n, m) are not negative."""
+        z, parameters = bundle.flow.condition(x, known)
+        for few in _few_rows(len(x)):
+            rows, columns = np.nonzero(numbers[few] >= 0)
+            if not len(rows):
+                continue
+            count = few.stop - few.start
+            padded, column = _padded(u[few][rows, columns], rows, count, 0.5)
+            own, _ = _padded(numbers[few][rows, columns], rows, count, 0)
+            y[few][rows, columns] = bundle.draw(padded, own, z[few], parameters[few])[rows, column]
 
 
 def _few_rows(n: int) -> Iterator[slice]:
@@ -307,15 +333,13 @@ def _forward_member(
     return member.forward_from_box(y, boxes[id(member.base)], z)
 
 
-def _at_points(member: Flow, u: Array, x: Array, rows: Ints, known: Conditions) -> Array:
-    """Draws (k, d) of uniforms u (k, d), each at its own row of x; rows are in order."""
-    if not len(rows):
-        return u
-    count = np.bincount(rows, minlength=len(x))
-    padded = np.full((len(x), count.max(), u.shape[1]), 0.5)
+def _padded(values: NDArray[Any], rows: Ints, n: int, rest: float) -> tuple[NDArray[Any], Ints]:
+    """Values (k, ...) of points at rows (k,), which ascend, as (n, m, ...) filled up with `rest`, and their columns."""
+    count = np.bincount(rows, minlength=n)
+    padded = np.full((n, count.max(), *values.shape[1:]), rest, values.dtype)
     column = np.arange(len(rows)) - np.repeat(np.cumsum(count) - count, count)
-    padded[rows, column] = u
-    return member.draw(padded, x, known)[rows, column]
+    padded[rows, column] = values
+    return padded, column
 
 
 def _curve(at: MixtureAtRows, more: Array | None, passes: tuple[int, int]) -> Curve:
