@@ -250,3 +250,16 @@ def test_rows_without_gaps_are_not_changed_by_those_with():
     assert np.isfinite(found).all()
     kept = np.arange(6) != 3
     assert found[kept] == pytest.approx(model.log_prob(X[:6], Y[:6])[kept], rel=1e-12)
+
+
+def test_complete_rows_beside_one_with_a_missing_value_stay_as_they_are():
+    model = fast().fit(X, Y)
+    beside = X[:50].copy()
+    beside[0, 0] = np.nan
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = model.log_prob(beside, Y[:50])
+        quantiles = model.predict_distribution(beside).icdf([0.01, 0.5, 0.99])
+    np.testing.assert_array_equal(found[1:], model.log_prob(X[1:50], Y[1:50]))
+    expected = model.predict_distribution(X[1:50]).icdf([0.01, 0.5, 0.99])
+    np.testing.assert_allclose(quantiles[1:], expected, rtol=0, atol=1e-12)

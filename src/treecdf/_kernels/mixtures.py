@@ -28,6 +28,8 @@ def mixture_forward(y, location, log_scale, log_weight, tails, lower, upper, log
         for k in range(y.shape[1]):
             below, above, largest, total = 0.0, 0.0, -np.inf, 0.0
             for j in range(n_components):
+                if log_weight[i, j] == -np.inf:
+                    continue
                 t = (y[i, k] - location[i, j]) * narrowness[j]
                 tail = lower_tail(-abs(t), tails[j])
                 below += weight[j] * (tail if t <= 0 else 1.0 - tail)
@@ -53,6 +55,8 @@ def mixture_densities(y, location, log_scale, log_weight, tails, lower, upper, d
         for k in range(y.shape[1]):
             below, above, total = 0.0, 0.0, 0.0
             for j in range(n_components):
+                if weight[j] == 0.0:
+                    continue
                 t = (y[i, k] - location[i, j]) * narrowness[j]
                 tail = lower_tail(-abs(t), tails[j])
                 below += weight[j] * (tail if t <= 0 else 1.0 - tail)
@@ -91,6 +95,8 @@ def mixture_inverse(u, order, location, log_scale, log_weight, tails, y):
             for _ in range(_N_STEPS):
                 below, above, rise = 0.0, 0.0, 0.0
                 for j in range(n_components):
+                    if weight[j] == 0.0:
+                        continue
                     t = (point - location[i, j]) * narrowness[j]
                     tail = weight[j] * lower_tail(-abs(t), tails[j])
                     below += tail if t <= 0 else weight[j] - tail

@@ -28,7 +28,7 @@ from treecdf.bases.selection import choose_transform
 from treecdf.bases.straightening import choose_scale
 from treecdf.bases.tail_nodes import nodes_of_tail
 from treecdf.bases.transform import OutcomeTransform
-from treecdf.bases.versions import averaged, repeated
+from treecdf.bases.versions import averaged, padded
 from treecdf.data.recording import recording_step
 
 _FLOOR = 0.4  # scales are at least this share of the outcome's recording step
@@ -164,8 +164,7 @@ class Conditional(WholeCube):
         parameters = np.empty((len(x), found.shape[1]))
         parameters[missing] = found
         if not missing.all():
-            n_groups = (found.shape[1] // 3 - 1) // self.components.n_components
-            parameters[~missing] = repeated(self.parameters(x[~missing]), n_groups)
+            parameters[~missing] = padded(self.parameters(x[~missing]), found.shape[1] // 3)
         return parameters
 
     def _averaged(self, x: Array) -> Array:

@@ -36,9 +36,13 @@ def averaged(parameters: Array, caution: Array, has_level: Bools, unit: float) -
     return _joined(found)
 
 
-def repeated(parameters: Array, n_groups: int) -> Array:
-    """The same mixtures (n, 3 (J + 1)) with as many components as `averaged` gives."""
-    return _joined([np.stack(np.split(parameters, 3, axis=1), axis=1)] * n_groups)
+def padded(parameters: Array, n_components: int) -> Array:
+    """The same mixtures (n, 3 (J + 1)) with as many components as `averaged` gives: the further ones have no weight."""
+    location, log_scale, log_weight = np.split(parameters, 3, axis=1)
+    room = (len(parameters), n_components - location.shape[1])
+    further = (np.broadcast_to(part, room) for part in (location[:, :1], log_scale[:, :1], -np.inf))
+    parts = zip((location, log_scale, log_weight), further, strict=True)
+    return np.hstack([np.hstack([part[:, :-1], more, part[:, -1:]]) for part, more in parts])
 
 
 def _moments(location: Array, log_scale: Array, log_weight: Array, unit: float) -> Array:
