@@ -196,7 +196,7 @@ def best_model(d):
     with pytest.MonkeyPatch.context() as patch:  # so few rows would not pay for several families
         patch.setattr(treecdf.training.ensemble, "_WORTH_A_FAMILY_IN_ALL", 0.0)
         patch.setattr(treecdf.training.ensemble, "_SURE", 0.0)
-        return small(structure="chain", effort="best", max_trees=4, base=LEARNERS[:1]).fit(*TABLES[d])
+        return small(structure="chain", effort="best", max_trees=4, base=LEARNERS).fit(*TABLES[d])
 
 
 @pytest.mark.parametrize("d", [2, 3])

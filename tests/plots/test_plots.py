@@ -142,7 +142,8 @@ def test_curves_are_the_density_and_integrate_to_one(model, frame):
     assert display.density.shape == (3, len(y))
     np.testing.assert_allclose(np.trapezoid(display.density, y, axis=1), 1.0, atol=0.01)
     exact = np.exp(model.log_prob(rows.iloc[[1] * len(y)], y))
-    np.testing.assert_allclose(display.density[1], exact, rtol=0.02)  # curves are means over narrow windows
+    # Curves are means over narrow windows, which are larger where the density bends upwards, far out.
+    np.testing.assert_allclose(display.density[1], exact, rtol=0.02, atol=0.002 * exact.max())
     assert [text.get_text().split(" (like")[0] for text in display.ax_.get_legend().get_texts()] == ["a", "b", "c"]
 
 
