@@ -1,11 +1,7 @@
 """What all tests share."""
 
-import pytest
-from threadpoolctl import threadpool_limits
+import os
 
-
-@pytest.fixture(scope="module")
-def one_thread():
-    """One thread for the linear algebra: on many small fits threads cost far more than they bring."""
-    with threadpool_limits(1):
-        yield
+# One thread for the linear algebra, also in the processes that tests begin: on many small fits threads that wait for
+# each other cost more than they bring. numpy reads this when it is imported, which is later.
+os.environ.setdefault("OMP_NUM_THREADS", "1")

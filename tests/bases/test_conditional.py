@@ -30,9 +30,6 @@ STANDARD = [*(stats.t(dof) for dof in DEGREES[:-1]), stats.norm()]  # by tail
 every_tail = pytest.mark.parametrize("tail", range(len(STANDARD)))
 
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
-
 # Mixtures of Student t
 
 

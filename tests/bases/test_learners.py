@@ -55,9 +55,6 @@ X_NEW = 2 * table(1)[0]
 PARAMETERS = np.log([1.0, 1.5, 3.0, 1.2, 0.2, 0.4])  # of the process: length scales, signal, noise, slope
 
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
-
 def cross_fit(learner, x=X, y=Y, weight=WEIGHT, fold=FOLD, seed=0, **settings):
     return learner.cross_fit(x, y, weight, fold, np.random.default_rng(seed), **settings)
 

@@ -23,7 +23,6 @@ from treecdf.training import ensemble
 from treecdf.training.defaults import default_network_mixture
 from treecdf.training.ensemble import _Trainer, weigh_families
 
-pytestmark = pytest.mark.usefixtures("one_thread")
 LEARNERS = {
     "mixture": MixtureBoosting((2, 4), BoostingSettings(3, 0.2, 60, min_rows=10)),
     "network": MixtureNetwork(3, (Network((16,), n_epochs=10**6, max_steps=300, batch=64, rate=2e-2),)),

@@ -11,8 +11,6 @@ from treecdf.bases.learners.grouping import means_of_rows
 from treecdf.bases.mean import TrainingRows
 from treecdf.bases.nearness import N_NEAR, Nearness
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 N, Q = 90, 3
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(N, Q)), RNG.normal(size=N)

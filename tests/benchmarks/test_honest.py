@@ -448,7 +448,7 @@ def test_committed_rows_have_the_figures_of_their_targets():
 # Runs
 
 
-def test_two_small_fits_cover_about_what_they_say(store, monkeypatch, one_thread):
+def test_two_small_fits_cover_about_what_they_say(store, monkeypatch):
     monkeypatch.setattr(scoring, "FRESH", 1000)
     found = score_honest(Run("linear_200", 0, "treecdf_fast", 0))
     assert found["n_train"] == 200

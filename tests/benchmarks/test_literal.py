@@ -12,8 +12,6 @@ from benchmarks.rows import Run, Store
 
 FEW = {"max_trees": 1, "grid_size": 1}
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 
 @pytest.mark.parametrize("name", literal.TRUTHS)
 def test_truths_are_the_densities_of_their_rows(name):

@@ -208,7 +208,7 @@ def test_stored_runs_are_made_again_only_when_asked(store, monkeypatch):
     assert made == [[], runs[1:], runs]
 
 
-def test_a_small_fit_is_measured_and_methods_share_their_rows(monkeypatch, one_thread):
+def test_a_small_fit_is_measured_and_methods_share_their_rows(monkeypatch):
     monkeypatch.setattr(run, "FRESH", 500)
     monkeypatch.setattr(run, "CRPS_ROWS", 200)
     monkeypatch.setattr(run, "REGION_ROWS", 200)

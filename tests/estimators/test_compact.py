@@ -18,7 +18,7 @@ def rows(d=1):
 
 
 @pytest.fixture(scope="module", params=[1, 2], ids=["one outcome", "two outcomes"])
-def fitted(request, one_thread):
+def fitted(request):
     x, y = rows(request.param)
     model = TreeFlowRegressor(effort="fast", max_trees=8, random_state=0, n_jobs=1).fit(x[:160], y[:160])
     return model, x[160:], y[160:]

@@ -19,7 +19,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.tree import DecisionTreeClassifier
-from threadpoolctl import threadpool_info, threadpool_limits
+from threadpoolctl import ThreadpoolController, threadpool_info, threadpool_limits
 
 import treecdf.training.ensemble
 import treecdf.training.jobs
@@ -388,8 +388,10 @@ JOBS = {"processes": {"backend": "loky", "max_nbytes": 100}, "threads": {"backen
 
 @pytest.fixture
 def blas_threads():
-    """Puts the threads of the linear algebra back, should a test disturb them."""
+    """Two threads for the linear algebra, as where nobody asked for one; later as many as before."""
     with threadpool_limits(None):
+        for library in ThreadpoolController().select(user_api="blas").lib_controllers:
+            library.set_num_threads(2)
         yield
 
 
@@ -476,6 +478,7 @@ def test_linear_algebra_has_one_thread_while_flows_are_trained_and_all_of_them_l
         return trained
 
     before = threads_of_linear_algebra()
+    assert set(before) == {2}
     if again:
         fit(max_trees=1)
     monkeypatch.setattr(treecdf.training.ensemble, "split", begin)

@@ -28,9 +28,6 @@ GROWTH = {"c0": 0.3, "gamma": 0.5, "eta": 0.1, "grid_size": 6}
 oracle_classifier = partial(naive.logistic, tol=TOL)
 
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
-
 def problem(seed, n, d, q=2):
     """Covariates and outcomes in the cube, with empty space above 0.8 in the first outcome."""
     rng = np.random.default_rng(seed)
