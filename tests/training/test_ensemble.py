@@ -389,9 +389,15 @@ JOBS = {"processes": {"backend": "loky", "max_nbytes": 100}, "threads": {"backen
 @pytest.fixture
 def blas_threads():
     """Two threads for the linear algebra, as where nobody asked for one; later as many as before."""
-    with threadpool_limits(None):
+
+    def ask_for_two():
         for library in ThreadpoolController().select(user_api="blas").lib_controllers:
             library.set_num_threads(2)
+
+    with threadpool_limits(None):
+        asking = threading.Thread(target=ask_for_two)  # recent threadpoolctl: who asks, decides for as long as it lives
+        asking.start()
+        asking.join()
         yield
 
 
