@@ -1,6 +1,7 @@
 """Outcomes of few values are recognised, modelled as cells, and said to be."""
 
 import warnings
+from functools import cache
 
 import numpy as np
 import pytest
@@ -20,10 +21,17 @@ def fit(y, **settings):
     return TreeFlowRegressor(effort="fast", max_trees=3, random_state=0, **settings).fit(X, y)
 
 
-@pytest.fixture(scope="module", params=["grades", "uneven"])
+OUTCOMES = {"grades": GRADES, "uneven": UNEVEN}
+
+
+@cache
+def model_of(name):
+    return fit(OUTCOMES[name])
+
+
+@pytest.fixture(params=OUTCOMES)
 def fitted(request):
-    y = GRADES if request.param == "grades" else UNEVEN
-    return fit(y), np.unique(y)
+    return model_of(request.param), np.unique(OUTCOMES[request.param])
 
 
 def test_everything_a_model_says_is_a_value(fitted):
@@ -73,7 +81,7 @@ def test_one_line_says_so_once_and_is_no_warning(capsys):
     assert capsys.readouterr().err.count(line) == 1
     assert line in model.summary()
     assert "the log of its cell's probability over the cell's width" in model.summary()
-    assert "the values 1, 2, 5, 10; each is modelled" in fit(UNEVEN).summary()
+    assert "the values 1, 2, 5, 10; each is modelled" in model_of("uneven").summary()
 
 
 def test_the_plain_density_stays_available():
@@ -85,7 +93,7 @@ def test_the_plain_density_stays_available():
 
 
 def test_outcome_in_another_unit_is_the_same_model():
-    model, other = fit(GRADES), fit(100 - 20 * GRADES)
+    model, other = model_of("grades"), fit(100 - 20 * GRADES)
     mean = model.predict(NEW)
     np.testing.assert_allclose(other.predict(NEW), 100 - 20 * mean, atol=2.0)
     assert other.grid_.step == [20]
