@@ -6,13 +6,15 @@ import time
 import numpy as np
 import pytest
 from numpy.lib.stride_tricks import as_strided
-from threadpoolctl import threadpool_limits
+from threadpoolctl import threadpool_info, threadpool_limits
 
 import treecdf.flows.continuous
+import treecdf.training.ensemble
 import treecdf.training.sources.rows
 import treecdf.training.sources.shard
 from treecdf import MLP, BoostedTrees, Constant, Logistic, Stage, TreeFlowRegressor
 from treecdf._kernels.losses import cross_entropy, logistic_loss, mlp_loss
+from treecdf.bases.looking import look_at_mixture
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(500, 3))
@@ -177,3 +179,21 @@ def test_slices_of_rows_do_not_depend_on_the_threads():
 
     assert len(slices(1)) > 1
     assert slices(1) == slices(2) == slices(3)
+
+
+def test_all_of_a_fit_has_one_thread_of_linear_algebra(monkeypatch):
+    seen = []
+
+    def looks(*args):
+        seen.extend(library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas")
+        return look_at_mixture(*args)
+
+    monkeypatch.setattr(treecdf.training.ensemble, "look_at_mixture", looks)
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(150, 2))
+    with threadpool_limits(2, user_api="blas"):
+        TreeFlowRegressor(effort="fast", random_state=0).fit(x, x[:, 0] * rng.choice([-1, 1], 150))
+        after = [library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"]
+    assert seen
+    assert set(seen) == {1}
+    assert set(after) == {2}

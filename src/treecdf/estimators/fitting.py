@@ -45,7 +45,7 @@ from treecdf.training.defaults import ROWS_READ_WHOLE
 from treecdf.training.ensemble import Ensemble, fit_ensemble
 from treecdf.training.growing.screening import notes_on_width
 from treecdf.training.importance import importances
-from treecdf.training.jobs import Workers, n_threads
+from treecdf.training.jobs import ONE_BLAS_THREAD, Workers, n_threads
 from treecdf.training.parameters import check_together
 from treecdf.training.plan import Plan, is_conditional, make_plan
 from treecdf.training.recording import Recording, learn_recording
@@ -67,6 +67,7 @@ class FittedState:
     ended: tuple[EndedStage, ...]  # because outcomes repeat
 
 
+@ONE_BLAS_THREAD
 def fit_table(
     settings: FitSettings,
     train: Given,
@@ -133,6 +134,7 @@ def fit_in_memory(
     return fit_table_in_pieces(replace(settings, weights_are="counts"), pieces, validation, checkpoint)
 
 
+@ONE_BLAS_THREAD
 def fit_table_in_pieces(
     settings: FitSettings, pieces: Pieces, validation: Given | None, checkpoint: NoCheckpoint
 ) -> FittedState:

@@ -135,7 +135,7 @@ def run_job(
     report: Report = silent,
 ) -> Fitted | None:
     """What the job gives, or None if it is stopped too early; it is kept in any case."""
-    with _pool(n_threads) as pool, _BLAS:
+    with _pool(n_threads) as pool, ONE_BLAS_THREAD:
         if steps.stop():
             return None
         try:
@@ -165,8 +165,11 @@ def n_threads(n_jobs: int | None) -> int:
     return 1 if n_jobs is None else int(effective_n_jobs(n_jobs))
 
 
-class _OneThread:
-    """Linear algebra on one thread while any fit is running, here or in another thread of the process."""
+class _OneThread(contextlib.ContextDecorator):
+    """Linear algebra on one thread while any fit is running, here or in another thread of the process.
+
+    Its threads cost more than they give on the small matrices of a fit, and sums would depend on their number.
+    """
 
     def __init__(self) -> None:
         self._lock, self._users = threading.Lock(), 0
@@ -195,7 +198,7 @@ class _OneThread:
                 clear(force=True)
 
 
-_BLAS = _OneThread()
+ONE_BLAS_THREAD = _OneThread()
 
 
 @contextlib.contextmanager
