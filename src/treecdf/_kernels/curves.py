@@ -106,10 +106,10 @@ def mix_points(first, low, high, ends, lines, rows, shares, u, mixed, slopes):
 def mix_ascending(first, low, high, ends, lines, rows, shares, u, mixed, slopes):
     """What `mix_points` gives for points that ascend at each row, faster if they are many.
 
-    The leaves of all points are found from left to right; then the points are moved, many at a time.
+    The points of a leaf are neighbours: one pass from left to right finds and moves them.
     """
     m = u.shape[1]
-    v, product, places = np.empty(m), np.empty(m), np.empty(m, np.uint64)
+    v, product = np.empty(m), np.empty(m)
     for i in range(u.shape[0]):
         below, steep = lines[rows[i], :, 0], lines[rows[i], :, 1]
         begin, end = 0, m
@@ -120,20 +120,22 @@ def mix_ascending(first, low, high, ends, lines, rows, shares, u, mixed, slopes)
         for k in range(m):
             outside = k < begin or k >= end
             mixed[i, k], slopes[i, k] = u[i, k] if outside else 0.0, 1.0 if outside else 0.0
-        n = end - begin
+        n = np.uint64(end - begin)
         for j in range(ends.size - 1):
             for k in range(n):
                 v[k], product[k] = max(u[i, begin + k], _TINY), 1.0
             for tree in range(ends[j], ends[j + 1]):
-                leaf, last = np.uint64(first[tree]), np.uint64(first[tree + 1] - 1)
-                for k in range(n):
-                    while leaf < last and v[k] > high[leaf]:
-                        leaf += np.uint64(1)
-                    places[k] = leaf
-                for k in range(n):
-                    at = places[k]
-                    v[k] = min(max(below[at] + (v[k] - low[at]) * steep[at], _TINY), 1.0)
-                    product[k] *= steep[at]
+                last, k = np.uint64(first[tree + 1] - 1), np.uint64(0)
+                for leaf in range(np.uint64(first[tree]), last):
+                    left, right, rise, slope = low[leaf], high[leaf], below[leaf], steep[leaf]
+                    while k < n and v[k] <= right:
+                        v[k] = min(max(rise + (v[k] - left) * slope, _TINY), 1.0)
+                        product[k] *= slope
+                        k += np.uint64(1)
+                left, rise, slope = low[last], below[last], steep[last]
+                for a in range(k, n):
+                    v[a] = min(max(rise + (v[a] - left) * slope, _TINY), 1.0)
+                    product[a] *= slope
             for k in range(n):
                 mixed[i, begin + k] += shares[i, j] * v[k]
                 slopes[i, begin + k] += shares[i, j] * product[k]

@@ -156,3 +156,48 @@ def curve_quantiles(y, cdf, density, levels, places, low, high, near):
                 if is_there:
                     break
             near[i, k] = min(max(begin + share * length, begin), end)
+
+
+@ordered_kernel
+def fill_errors(y, cdf, density, center, unit, errors, totals):
+    """errors (n, m - 1) <- what straight lines between densities leave over of the rise of a CDF, times the length.
+
+    Lengths are in units (n,), and count more far from the center (n,), as they do in the second moment. totals (n,)
+    are the roots of the sums of squares.
+    """
+    for i in range(y.shape[0]):
+        total = 0.0
+        for k in range(y.shape[1] - 1):
+            width, rise = y[i, k + 1] - y[i, k], cdf[i, k + 1] - cdf[i, k]
+            left_over = abs(rise - (density[i, k + 1] / 2.0 + density[i, k] / 2.0) * width)
+            if not left_over < rise:  # also where densities are infinite
+                left_over = rise
+            away = 1.0 + abs(y[i, k + 1] - center[i]) / unit[i]
+            errors[i, k] = width / unit[i] * away * left_over
+            total += errors[i, k] * errors[i, k]
+        totals[i] = math.sqrt(total)
+
+
+@ordered_kernel
+def merge_points(old, new, place, merged):
+    """merged (3, n, m + k) <- curves old (3, n, m) with points new (3, ., k): y, CDF and density, ascending in y.
+
+    Row i gets the row place[i] of the new points, or none if that is negative; then it repeats its last point.
+    """
+    m, k = old.shape[2], new.shape[2]
+    for i in range(old.shape[1]):
+        a, b, row, before = 0, 0, place[i], -np.inf
+        for c in range(m + k):
+            if a < m and (row < 0 or b == k or not new[0, row, b] < old[0, i, a]):
+                for part in range(3):
+                    merged[part, i, c] = old[part, i, a]
+                a += 1
+            elif row >= 0:
+                for part in range(3):
+                    merged[part, i, c] = new[part, row, b]
+                b += 1
+            else:
+                for part in range(3):
+                    merged[part, i, c] = merged[part, i, c - 1]
+            merged[1, i, c] = max(merged[1, i, c], before)  # rounding must not let it descend
+            before = merged[1, i, c]

@@ -11,6 +11,7 @@ from scipy.stats import norm
 from scipy.stats import t as student_t
 
 from treecdf._common.typing import Array, Bools, Ints
+from treecdf._kernels.distances import fill_excess
 from treecdf.bases.learners.grouping import means_of_rows
 
 _MOST_POINTS = 500  # training rows that are remembered
@@ -91,21 +92,15 @@ class Reach:
         Missing values do not count.
         """
         excess = np.empty(len(x))
-        gaps = np.isnan(x)
-        has_gaps = gaps.any()
-        for i in range(0, len(x), _CHUNK_ROWS):
-            rows = slice(i, i + _CHUNK_ROWS)
-            known = ~gaps[rows] if has_gaps else None
-            asked = x[rows] if known is None else np.where(known, x[rows], 0.0)
-            away = self.relevance * _beyond(asked, self.columns)
-            by_column = (away if known is None else np.where(known, away, 0.0)).max(axis=1)
-            by_component = _beyond(asked @ self.components, self.scores).max(axis=1, initial=0.0)
-            if known is not None:
-                by_component[~known.all(axis=1)] = 0.0
-            squared = _squared_distances(self.relevance * asked, self._weighted, known)
-            by_distance = np.maximum(np.sqrt(squared.min(axis=1)) - self.near, 0.0) / self.size
-            excess[rows] = np.maximum(np.maximum(by_column, by_component), by_distance)
+        fill_excess(np.ascontiguousarray(x), *self._known, self.near, self.size, excess)
         return excess
+
+    @cached_property
+    def _known(self) -> tuple[Array, Array, Array, Array, Array]:
+        """What `fill_excess` has to know; made once."""
+        ends, ends_of_scores = _with_half(self.columns), _with_half(self.scores)
+        components, points = (np.ascontiguousarray(part) for part in (self.components, self._weighted.T))
+        return self.relevance, ends, components, ends_of_scores, points
 
     @cached_property
     def _weighted(self) -> Array:
@@ -185,11 +180,10 @@ class Reach:
         return np.asarray(np.linalg.solve(size + _RIDGE * np.eye(len(size)), known.T @ sought))
 
 
-def _beyond(values: Array, ends: tuple[Array, Array]) -> Array:
-    """How far values (n, k) are beyond the ends (k,) of their ranges, in units of half a range."""
+def _with_half(ends: tuple[Array, Array]) -> Array:
+    """The ends (k,) of ranges, and half their lengths, as one array (3, k); lengths of 0 count as 2."""
     low, high = ends
-    half = np.where(high > low, (high - low) / 2, 1.0)
-    return np.maximum(np.maximum(low - values, values - high), 0.0) / half
+    return np.stack([low, high, np.where(high > low, (high - low) / 2, 1.0)])
 
 
 def _components(weighted: Array, relevance: Array) -> Array:

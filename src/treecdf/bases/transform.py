@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from scipy.special import boxcox1p
 
 from treecdf._common.numerics import FAR, weighted_moments, weighted_quantile
 from treecdf._common.typing import Array
+from treecdf._kernels.outcomes import transform_outcomes
 from treecdf.bases.rotation import length_of_constant
 
 _WIDE = 30.0  # ratio of the 95 % to the 5 % quantile of distances from which on logarithms are tried (ADR 15)
@@ -116,10 +118,19 @@ class OutcomeTransform:
     def forward_and_slope(self, y: Array) -> tuple[Array, Array | float]:
         """Transformed outcomes and the derivative, a number if it is the same everywhere."""
         if self.power != 1 or self.unit > 0:
-            g, log_slope = self.forward(y)
-            return g, np.exp(log_slope)
+            g, slope = np.empty(y.shape), np.empty(y.shape)
+            numbers = self.center, self.scale, float(self.power), self.origin, self.unit
+            found = g.reshape(-1), slope.reshape(-1)
+            transform_outcomes(np.ascontiguousarray(y).reshape(-1), *numbers, *self._lines, *found)
+            return g, slope
         with np.errstate(over="ignore"):
             return np.minimum(np.maximum((y - self.center) / self.scale, -FAR), FAR), 1 / self.scale
+
+    @cached_property
+    def _lines(self) -> tuple[Array, Array]:
+        """The two ends, and (2, 2) the outcome at each with its derivative; made once."""
+        lines = [self._line(end) if np.isfinite(end) else (0.0, 0.0) for end in self.ends]
+        return np.array(self.ends), np.array([(y_end, np.exp(log_rise)) for y_end, log_rise in lines])
 
     def _curved_inverse(self, g: Array) -> Array:
         """`inverse` as if there were no `ends`."""

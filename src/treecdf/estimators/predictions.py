@@ -86,7 +86,8 @@ class Predictions:
         >>> model.predict_distribution(x[:3]).icdf([0.05, 0.5, 0.95]).shape
         (3, 3)
         """
-        check_is_fitted(self, "mixture_")
+        if not hasattr(self, "mixture_"):  # asking scikit-learn takes longer than all other checks of one row
+            check_is_fitted(self, "mixture_")
         self._check_exposure(exposure)
         if is_dask(X):
             from treecdf.estimators.lazy import LazyDistribution

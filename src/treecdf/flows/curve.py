@@ -13,7 +13,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from treecdf._common.typing import Array, Bools, Ints
-from treecdf._kernels.integrals import curve_crps, curve_moments, curve_quantiles, find_places, scaled_units
+from treecdf._kernels.integrals import (
+    curve_crps,
+    curve_moments,
+    curve_quantiles,
+    fill_errors,
+    find_places,
+    merge_points,
+    scaled_units,
+)
 
 # Outcomes (n, m) that ascend at each row -> CDF and density (n, m)
 Ask = Callable[[Array, Bools | slice], tuple[Array, Array]]
@@ -64,17 +72,12 @@ class Curve:
         With a density that is a straight line the CDF would rise by the mean of its ends times the length.
         """
         center = self.y[np.arange(len(self.y)), self._middle()]
-        unit = self._unit(center)[:, None]
-        length = np.diff(self.y, axis=1) / unit
-        # Far from the center an error counts more in the second moment.
-        length *= 1 + np.abs(self.y[:, 1:] - center[:, None]) / unit
-        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            straight = (self.density[:, 1:] / 2 + self.density[:, :-1] / 2) * np.diff(self.y, axis=1)
-            error = length * np.fmin(np.abs(np.diff(self.cdf, axis=1) - straight), np.diff(self.cdf, axis=1))
-        rows = np.sqrt((error**2).sum(axis=1)) > _LARGEST_ERROR
-        worst = np.argpartition(error[rows], -_N_MORE, axis=1)[:, -_N_MORE:]
-        y = self.y[rows]
-        return rows, (np.take_along_axis(y, worst, axis=1) / 2 + np.take_along_axis(y, worst + 1, axis=1) / 2)
+        errors, totals = np.empty((len(self.y), self.y.shape[1] - 1)), np.empty(len(self.y))
+        fill_errors(self.y, self.cdf, self.density, center, self._unit(center), errors, totals)
+        rows = totals > _LARGEST_ERROR
+        worst = np.argpartition(errors[rows], -_N_MORE, axis=1)[:, -_N_MORE:]
+        y, own = self.y[rows], np.arange(len(worst))[:, None]
+        return rows, y[own, worst] / 2 + y[own, worst + 1] / 2
 
     @staticmethod
     def join(parts: Sequence[Curve]) -> Curve:
@@ -169,18 +172,11 @@ class Curve:
 
     def _with_more(self, ask: Ask, rows: Bools, more: Array) -> Curve:
         """The curve with more points (k, m) at k chosen rows; the others repeat their last point."""
-        own, y = self.take(rows), np.sort(more, axis=1)
-        found = ask(y, rows)
-        order = np.argsort(np.hstack([own.y, y]), axis=1, kind="stable")
-        parts = []
-        for old, before, new in zip(
-            (self.y, self.cdf, self.density), (own.y, own.cdf, own.density), (y, *found), strict=True
-        ):
-            whole = np.hstack([old, np.repeat(old[:, -1:], _N_MORE, axis=1)])
-            whole[rows] = np.take_along_axis(np.hstack([before, new]), order, axis=1)
-            parts.append(whole)
-        parts[1] = np.maximum.accumulate(parts[1], axis=1)  # rounding must not let it descend
-        return Curve(*parts)
+        y = np.sort(more, axis=1)
+        old, new = np.stack([self.y, self.cdf, self.density]), np.stack([y, *ask(y, rows)])
+        merged = np.empty((*old.shape[:2], old.shape[2] + _N_MORE))
+        merge_points(old, new, np.where(rows, np.cumsum(rows) - 1, -1), merged)
+        return Curve(*merged)
 
 
 def _places(cdf: Array, levels: Array) -> Ints:
