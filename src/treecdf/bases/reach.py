@@ -11,6 +11,7 @@ from scipy.stats import norm
 from scipy.stats import t as student_t
 
 from treecdf._common.typing import Array, Bools, Ints
+from treecdf._kernels.distances import nearest_squares
 from treecdf.bases.learners.grouping import means_of_rows
 
 _MOST_POINTS = 500  # training rows that are remembered
@@ -90,22 +91,20 @@ class Reach:
         Far is what leaves the range of a covariate or of a principal component, or what has no training row near it.
         Missing values do not count.
         """
-        excess = np.empty(len(x))
-        gaps = np.isnan(x)
-        has_gaps = gaps.any()
-        for i in range(0, len(x), _CHUNK_ROWS):
-            rows = slice(i, i + _CHUNK_ROWS)
-            known = ~gaps[rows] if has_gaps else None
-            asked = x[rows] if known is None else np.where(known, x[rows], 0.0)
-            away = self.relevance * _beyond(asked, self.columns)
-            by_column = (away if known is None else np.where(known, away, 0.0)).max(axis=1)
-            by_component = _beyond(asked @ self.components, self.scores).max(axis=1, initial=0.0)
-            if known is not None:
-                by_component[~known.all(axis=1)] = 0.0
-            squared = _squared_distances(self.relevance * asked, self._weighted, known)
-            by_distance = np.maximum(np.sqrt(squared.min(axis=1)) - self.near, 0.0) / self.size
-            excess[rows] = np.maximum(np.maximum(by_column, by_component), by_distance)
-        return excess
+        known = ~np.isnan(x)
+        asked = np.where(known, x, 0.0)
+        by_column = np.where(known, self.relevance * _beyond(asked, self.columns), 0.0).max(axis=1)
+        by_component = _beyond(asked @ self.components, self.scores).max(axis=1, initial=0.0)
+        by_component[~known.all(axis=1)] = 0.0
+        squared = np.empty(len(x))
+        nearest_squares(self.relevance * x, self._columns_of_weighted, squared)
+        by_distance = np.maximum(np.sqrt(squared) - self.near, 0.0) / self.size
+        return np.asarray(np.maximum(np.maximum(by_column, by_component), by_distance))
+
+    @cached_property
+    def _columns_of_weighted(self) -> Array:
+        """The columns (q, m) of the remembered rows, each covariate times its relevance; made once."""
+        return np.ascontiguousarray(self._weighted.T)
 
     @cached_property
     def _weighted(self) -> Array:

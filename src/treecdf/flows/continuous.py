@@ -25,8 +25,10 @@ _N_LEVELS = 128
 _ROWS_OF_LEARNERS = 1024
 # Rows up to which a distribution keeps what they said: some hundred numbers a row.
 _MOST_KEPT = 16_384
-# Rows of several outcomes that are worked on together: 32 nodes or more each, and a grid at every node.
+# Rows of several outcomes that are worked on together: 96 nodes or more each, and a grid at every node; for moments
+# there is often none.
 _ROWS_OF_MARGINALS = 16
+_ROWS_OF_MOMENTS = 64
 
 
 class FlowDistribution(ConditionalDistribution):
@@ -179,7 +181,7 @@ class FlowDistribution(ConditionalDistribution):
         if self.n_outcomes == 1:
             self._each(of_one)
             return found[0, :, 0], found[1, :, 0]
-        by_blocks(task, len(self), _ROWS_OF_MARGINALS, self._n_threads)
+        by_blocks(task, len(self), _ROWS_OF_MOMENTS, self._n_threads)
         return found[0], found[1]
 
     def _each(self, task: Callable[[slice, Conditions], None], n_points: int = 1) -> None:
