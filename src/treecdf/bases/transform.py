@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from scipy.special import boxcox1p
@@ -77,9 +78,9 @@ class OutcomeTransform:
     def forward(self, y: Array) -> tuple[Array, Array]:
         """Transformed outcomes and the logs of the derivative, both of the shape of y."""
         g, log_slope = self._curved(y)
-        for end, is_beyond in zip(self.ends, (g < self.ends[0], g > self.ends[1]), strict=True):
+        for k, is_beyond in enumerate((g < self.ends[0], g > self.ends[1])):
             if is_beyond.any():
-                y_end, log_rise = self._line(end)
+                end, (y_end, log_rise) = self.ends[k], self._lines[k]
                 with np.errstate(over="ignore"):
                     straight = np.clip(end + (y - y_end) * np.exp(-log_rise), -FAR, FAR)
                 g, log_slope = np.where(is_beyond, straight, g), np.where(is_beyond, -log_rise, log_slope)
@@ -88,12 +89,18 @@ class OutcomeTransform:
     def inverse(self, g: Array) -> Array:
         """Inverse of `forward`; infinite where g is beyond its range."""
         y = self._curved_inverse(np.clip(g, *self.ends))
-        for end, is_beyond in zip(self.ends, (g < self.ends[0], g > self.ends[1]), strict=True):
+        for k, is_beyond in enumerate((g < self.ends[0], g > self.ends[1])):
             if is_beyond.any():
-                y_end, log_rise = self._line(end)
+                end, (y_end, log_rise) = self.ends[k], self._lines[k]
                 with np.errstate(over="ignore"):
                     y = np.where(is_beyond, y_end + (g - end) * np.exp(log_rise), y)
         return y
+
+    @property
+    def numbers(self) -> tuple[tuple[float, float, float, float, float], Array, Array]:
+        """What `component_moments` needs to know."""
+        curve = self.center, self.scale, self.power, self.origin, self.unit
+        return tuple(map(float, curve)), np.array(self.ends), np.array(self._lines)
 
     def _curved(self, y: Array) -> tuple[Array, Array]:
         """`forward` as if there were no `ends`."""
@@ -132,10 +139,11 @@ class OutcomeTransform:
         with np.errstate(over="ignore"):
             return np.asarray(self.center + self.scale * g)
 
-    def _line(self, end: float) -> tuple[float, float]:
-        """The outcome at an end, and the log of its derivative there."""
-        y_end = self._curved_inverse(np.array(end))
-        return float(y_end), -float(self._curved(y_end)[1])
+    @cached_property
+    def _lines(self) -> list[tuple[float, float]]:
+        """The outcome at each end, and the log of its derivative there; worked out once."""
+        y_ends = [self._curved_inverse(np.array(end)) for end in self.ends]
+        return [(float(y_end), -float(self._curved(y_end)[1])) for y_end in y_ends]
 
 
 def _inverse_boxcox1p(g: Array, power: Array) -> Array:
