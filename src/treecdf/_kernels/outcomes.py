@@ -12,16 +12,16 @@ _LARGEST = 1e307  # outcomes beyond are held there where they are averaged
 @inlined_kernel
 def _outcome(g, curve, ends, lines):
     """The outcome of a transformed one; see `OutcomeTransform.inverse`, whose numbers these are."""
-    for side in range(2):
-        is_beyond = g > ends[side] if side else g < ends[side]
-        if is_beyond:
-            return lines[side, 0] + (g - ends[side]) * math.exp(lines[side, 1])
+    if g < ends[0]:
+        return lines[0, 0] + (g - ends[0]) * lines[0, 1]
+    if g > ends[1]:
+        return lines[1, 0] + (g - ends[1]) * lines[1, 1]
     center, scale, power, origin, unit = curve
     if unit > 0:
         return origin + unit * math.sinh(center + scale * g)
     if power != 1:
         own, size = power if g >= 0 else 2 - power, abs(g)
-        grown = math.expm1(size if own == 0 else math.log(1 + own * size) / own)
+        grown = math.exp(math.log(1.0 + own * size) / own if own > 0 else size) - 1.0
         g = grown if g >= 0 else -grown
     return center + scale * g
 
@@ -31,7 +31,7 @@ def component_moments(location, log_scale, nodes, masses, curve, ends, lines, me
     """Means and standard deviations (n,) of outcomes of components: sums over nodes (k,) in scales, with masses (k,).
 
     curve: center, scale, power, origin and unit of the transform, which is a straight line beyond `ends` (2,), with an
-    outcome and a log slope for each in lines (2, 2).
+    outcome and a slope for each in lines (2, 2).
     """
     y = np.empty(nodes.size)
     for i in range(location.size):

@@ -100,7 +100,10 @@ class OutcomeTransform:
     def numbers(self) -> tuple[tuple[float, float, float, float, float], Array, Array]:
         """What `component_moments` needs to know."""
         curve = self.center, self.scale, self.power, self.origin, self.unit
-        return tuple(map(float, curve)), np.array(self.ends), np.array(self._lines)
+        lines = np.array(self._lines)
+        with np.errstate(over="ignore"):
+            lines[:, 1] = np.exp(lines[:, 1])
+        return tuple(map(float, curve)), np.array(self.ends), lines
 
     def _curved(self, y: Array) -> tuple[Array, Array]:
         """`forward` as if there were no `ends`."""
