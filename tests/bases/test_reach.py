@@ -9,6 +9,7 @@ import pytest
 from benchmarks.honest.measures import width
 from benchmarks.honest.outside import DISTANCES, INSIDE, OUTSIDE
 from treecdf import TreeFlowRegressor
+from treecdf._kernels.distances import nearest_squares
 from treecdf.bases.reach import Reach, widened
 from treecdf.bases.versions import averaged
 
@@ -263,3 +264,15 @@ def test_complete_rows_beside_one_with_a_missing_value_stay_as_they_are():
     np.testing.assert_array_equal(found[1:], model.log_prob(X[1:50], Y[1:50]))
     expected = model.predict_distribution(X[1:50]).icdf([0.01, 0.5, 0.99])
     np.testing.assert_allclose(quantiles[1:], expected, rtol=0, atol=1e-12)
+
+
+def test_nearest_squares_are_those_of_plain_differences():
+    """Alone, and in runs of rows that agree in some of the first columns; missing values do not count."""
+    rng = np.random.default_rng(0)
+    x, points = rng.normal(size=(60, 4)), rng.normal(size=(37, 4))
+    x[10:30, :3], x[30:40] = x[10, :3], x[30]
+    x[45:50, 0], x[50, 2], x[51] = np.nan, np.nan, np.nan
+    found = np.empty(60)
+    nearest_squares(x, np.ascontiguousarray(points.T), found)
+    expected = np.nansum((x[:, None] - points) ** 2, axis=2).min(axis=1)
+    np.testing.assert_allclose(found, expected, rtol=1e-13)

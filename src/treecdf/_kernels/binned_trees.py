@@ -127,7 +127,7 @@ def _add_to_neighbours(codes, begin, end, deepest, column, first, last, leaf, ra
     Rows go through the trees run by run: nodes that send a whole run the same way cost next to nothing, and of the
     leaves only the changes from row to row are added up.
     """
-    n_trees, n_leaves, n_outputs = leaf.shape
+    n_trees, n_outputs = len(leaf), leaf.shape[2]
     lowest, highest = np.empty(len(codes), np.uint8), np.empty(len(codes), np.uint8)
     bins = np.empty((len(codes), _TILE_ROWS), np.uint8)
     place, right = np.empty(_TILE_ROWS, np.uint8), np.empty(_TILE_ROWS, np.uint8)

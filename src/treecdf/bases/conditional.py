@@ -13,7 +13,7 @@ from functools import cache
 import numpy as np
 from scipy.optimize import brentq, minimize_scalar
 
-from treecdf._common.numerics import FAR, log_sum_exp, moments_of_mixture, root_mean_square
+from treecdf._common.numerics import FAR, log_sum_exp, moments_of_mixture
 from treecdf._common.random import child
 from treecdf._common.steps import PLAIN_STEPS, Steps
 from treecdf._common.telling import part
@@ -290,7 +290,8 @@ class Conditional(WholeCube):
         means, deviations = np.empty(location.shape), np.empty(location.shape)
         for j, tail in enumerate(self._tails(parameters)):
             own = np.empty(len(location)), np.empty(len(location))
-            component_moments(location[:, j].copy(), log_scale[:, j].copy(), *nodes_of_tail(int(tail)), *transform.numbers, *own)
+            at, nodes = (location[:, j].copy(), log_scale[:, j].copy()), nodes_of_tail(int(tail))
+            component_moments(*at, *nodes, *transform.numbers, *own)
             means[:, j], deviations[:, j] = own
         return moments_of_mixture(np.exp(log_weight), means, deviations)
 

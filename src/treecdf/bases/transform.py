@@ -97,7 +97,7 @@ class OutcomeTransform:
         return y
 
     @property
-    def numbers(self) -> tuple[tuple[float, float, float, float, float], Array, Array]:
+    def numbers(self) -> tuple[tuple[float, ...], Array, Array]:
         """What `component_moments` needs to know."""
         curve = self.center, self.scale, self.power, self.origin, self.unit
         lines = np.array(self._lines)
