@@ -12,6 +12,7 @@ from sklearn.tree import DecisionTreeRegressor
 
 from treecdf import BoostedTrees, Stage, TreeFlowRegressor
 from treecdf._kernels.mixtures import mixture_forward, mixture_inverse, mixture_loss
+from treecdf._kernels.outcomes import component_moments
 from treecdf._kernels.tails import DEGREES, NORMAL
 from treecdf._kernels.tails import T5 as TAIL5
 from treecdf.bases.components import choose_tail
@@ -898,3 +899,19 @@ def test_moments_without_trees_are_those_of_the_exact_cdf(skew):
     by_curve = model.mixture_.curve(x, {}).moments()
     assert (np.abs(mean - by_curve[0]) < 5e-4 * std).all()
     np.testing.assert_allclose(std, by_curve[1], rtol=5e-3)
+
+
+@pytest.mark.parametrize("how", [0.0, 0.5, 1.0, 1.5, 2.0, "logarithm"])
+@pytest.mark.parametrize("tail", [TAIL5, NORMAL])
+def test_moments_of_components_are_sums_over_nodes(how, tail):
+    y, weight = np.exp(np.random.default_rng(0).normal(size=200) * 3), np.ones(200)
+    transform = OutcomeTransform.fit_log(y, weight, 0.0) if how == "logarithm" else OutcomeTransform.fit(y, weight, how)
+    location, log_scale = np.linspace(-3, 3, 13), np.linspace(-4, 1, 13)
+    nodes, masses = nodes_of_tail(tail)
+    outcomes = np.clip(transform.inverse(location[:, None] + np.exp(log_scale)[:, None] * nodes), -1e307, 1e307)
+    mean = outcomes @ masses
+    std = np.sqrt((outcomes - mean[:, None]) ** 2 @ masses)
+    found = np.empty(13), np.empty(13)
+    component_moments(location, log_scale, nodes, masses, *transform.numbers, *found)
+    np.testing.assert_allclose(found[0], mean, rtol=1e-11, atol=1e-12 * std.max())
+    np.testing.assert_allclose(found[1], std, rtol=1e-9)

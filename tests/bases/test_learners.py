@@ -18,7 +18,7 @@ from sklearn.neighbors import KNeighborsRegressor
 from sklearn.svm import SVR
 from sklearn.tree import DecisionTreeRegressor
 
-from treecdf._kernels.binned_trees import add_trees
+from treecdf._kernels.binned_trees import _changes_rarely, add_trees
 from treecdf._kernels.processes import add_process
 from treecdf.bases.learners import (
     AnyRegressor,
@@ -399,6 +399,29 @@ def test_added_trees_are_those_of_a_plain_walk(depth, n_outputs, n):
     trees = list(zip(column, cut, missing_left, leaf, strict=True))
     expected = [start[i] + 0.3 * np.sum([walk(tree, codes, i) for tree in trees], axis=0) for i in range(n)]
     np.testing.assert_allclose(scores, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize(("depth", "n_outputs", "n_varying"), [(1, 1, 1), (3, 1, 1), (3, 10, 3), (5, 2, 1), (6, 2, 1)])
+def test_points_of_one_row_share_their_way_through_trees(depth, n_outputs, n_varying):
+    """Rows of x, each with 70 points that ascend in the last columns; some values are missing."""
+    rng = np.random.default_rng(depth + n_outputs)
+    n, m, n_trees = 11, 70, 60
+    codes = np.repeat(rng.integers(0, 40, (6 + n_varying, n)), m, axis=1).astype(np.uint8)
+    codes[6:] = np.sort(rng.integers(1, 41, (n_varying, n, m)), axis=2).reshape(n_varying, -1)
+    inner = (n_trees, 2**depth - 1)
+    column, cut = rng.integers(-1, 6 + n_varying, inner), rng.integers(1, 40, inner)
+    nodes = packed_nodes(column, cut, rng.integers(0, 2, inner))
+    leaf = rng.normal(size=(n_trees, 2**depth, n_outputs))
+    start = rng.normal(size=(n * m, n_outputs))
+    work = np.empty(n * m, np.uint8), np.empty(n * m, np.uint8)
+    if depth < 6:
+        assert _changes_rarely(codes, 0, depth, *nodes, *work)
+        assert depth == 1 or not _changes_rarely(codes[:, rng.permutation(n * m)], 0, depth, *nodes, *work)
+    found, alone = start.copy(), start.copy()
+    add_trees(codes, *nodes, leaf, 0.3, found)
+    for i in range(n * m):
+        add_trees(codes[:, i : i + 1].copy(), *nodes, leaf, 0.3, alone[i : i + 1])
+    np.testing.assert_allclose(found, alone, rtol=0, atol=1e-12)
 
 
 def models_of_folds(scores, x, rate):

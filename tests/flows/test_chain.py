@@ -150,6 +150,18 @@ def test_draws_agree_with_the_density(order):
     assert max(len(link.members) for link in chain.links) > 1  # else draws are the inverse
 
 
+@pytest.mark.parametrize("order", [(0, 1), (1, 0), (2, 1, 0), (1, 2, 0)], ids=str)
+def test_draws_of_a_row_are_those_that_each_point_gives_alone(order):
+    """They are made in the order of the first outcome, side by side; nothing of that is seen."""
+    chain, _ = chain_of(order)
+    d, m = len(order), 70
+    x = NEW[d][0][:5].copy()
+    x[1] = np.nan
+    u = np.random.default_rng(1).random((5, m, d))
+    alone = np.stack([chain.draw(u[:, [k]], x)[:, 0] for k in range(m)], axis=1)
+    np.testing.assert_allclose(chain.draw(u, x), alone, rtol=1e-9, atol=1e-9)
+
+
 def test_far_and_infinite_outcomes_are_harmless():
     chain, _ = chain_of((2, 1, 0))
     x = NEW[3][0][:1]

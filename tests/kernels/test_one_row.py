@@ -32,6 +32,7 @@ def test_how_far_rows_are_is_what_arrays_say(n_points, n_components):
     x, relevance = 3 * rng.normal(size=(40, 4)), np.array([1.0, 0.3, 0.0, 0.7])
     x[rng.random(x.shape) < 0.1] = np.nan
     x[7] = np.nan
+    x[10:20, :3], x[20:24] = x[10, :3], x[20]  # runs of rows that agree in the first columns, or in all
     ends = np.stack([-np.ones(4), np.ones(4), np.full(4, 0.5)])
     components = rng.normal(size=(4, n_components))
     of_scores = np.stack([-np.ones(n_components), np.ones(n_components), np.full(n_components, 2.0)])

@@ -15,6 +15,9 @@ _TILE_ROWS = 512  # rows that go through a tree together when it predicts
 # row as long as a level has few nodes
 _LEVELS_TOGETHER = 5
 _FEW_ROWS = 32  # fewer rows walk down by themselves
+_BLOCK = 64  # rows of a tile whose number is known when the loop over them is compiled
+_TREES_LOOKED_AT = 8  # to see whether rows beside each other reach the same leaves
+_RARELY = 4  # rows beside each other do if at most every fourth row changes the leaf, on average
 
 
 @ordered_kernel
@@ -93,22 +96,145 @@ def add_trees(codes, column, first, last, leaf, rate, scores):
             _walk_rows(codes, begin, column, first, last, leaf, rate, scores)
             break
         place, right = places[:size], rights[:size]
+        if together == deepest and _changes_rarely(codes, begin, deepest, column, first, last, place, right):
+            _add_to_neighbours(codes, begin, begin + size, deepest, column, first, last, leaf, rate, scores)
+            continue
         for t in range(n_trees):
-            place[:] = 0
-            for level in range(together):
-                right[:] = 0
-                for k in range(1 << level):
-                    node = (1 << level) - 1 + k
-                    if last[t, node] < 255 or first[t, node] > 0:
-                        bins = codes[column[t, node]][begin : begin + size]
-                        _mark_right(bins, first[t, node], last[t, node], np.uint8(k), place, right)
-                for i in range(size):
-                    place[i] = np.uint8(2 * place[i] + right[i])
+            _walk_together(codes, begin, t, together, column, first, last, place, right)
             for i in range(size):
                 at[i] = place[i]
             for level in range(together, deepest):
                 _walk_level(codes, begin, size, t, level, column, first, last, at)
             _add_leaf_values(leaf, t, at, begin, size, rate, n_outputs, scores)
+
+
+@ordered_kernel
+def _changes_rarely(codes, begin, deepest, column, first, last, place, right):
+    """Whether the rows of a tile mostly reach the leaf of the row before them: points of one row of x, in order, do."""
+    n_trees, n_changes, n_seen = len(column), 0, 0
+    for t in range(0, n_trees, max(1, n_trees // _TREES_LOOKED_AT)):
+        _walk_together(codes, begin, t, deepest, column, first, last, place, right)
+        for i in range(1, place.size):
+            n_changes += place[i] != place[i - 1]
+        n_seen += place.size
+    return n_changes * _RARELY <= n_seen
+
+
+@ordered_kernel
+def _add_to_neighbours(codes, begin, end, deepest, column, first, last, leaf, rate, scores):
+    """What `add_trees` does for rows begin:end if they mostly reach the leaf of the row before them.
+
+    Rows go through the trees run by run: nodes that send a whole run the same way cost next to nothing, and of the
+    leaves only the changes from row to row are added up.
+    """
+    n_trees, n_outputs = len(leaf), leaf.shape[2]
+    lowest, highest = np.empty(len(codes), np.uint8), np.empty(len(codes), np.uint8)
+    bins = np.empty((len(codes), _TILE_ROWS), np.uint8)
+    place, right = np.empty(_TILE_ROWS, np.uint8), np.empty(_TILE_ROWS, np.uint8)
+    words, rises = np.empty(_TILE_ROWS // 8, np.uint64), np.empty((_TILE_ROWS, n_outputs))
+    flat, changed = bins.reshape(-1), words.view(np.uint8)
+    for stop in _ends_of_runs(codes, begin, end):
+        n_blocks = (stop - begin + _BLOCK - 1) // _BLOCK
+        rises[: stop - begin] = 0.0
+        _copy_run(codes, begin, stop, bins[:, : n_blocks * _BLOCK], lowest, highest)
+        for t in range(n_trees):
+            level, k = 0, 0  # of the first node at which the rows part, or of a leaf
+            while level < deepest:
+                node = (1 << level) - 1 + k
+                low, high = lowest[column[t, node]], highest[column[t, node]]
+                if low >= first[t, node] and high <= last[t, node]:
+                    k = 2 * k
+                elif low > last[t, node] or high < first[t, node]:
+                    k = 2 * k + 1
+                else:
+                    break
+                level += 1
+            if level == deepest:
+                for o in range(n_outputs):
+                    rises[0, o] += leaf[t, k, o]
+                continue
+            place[: n_blocks * _BLOCK] = k
+            for d in range(level, deepest):
+                right[: n_blocks * _BLOCK] = 0
+                for c in range(k << (d - level), (k + 1) << (d - level)):
+                    node, own = (1 << d) - 1 + c, np.uint8(c)
+                    j, lower, upper = column[t, node], first[t, node], last[t, node]
+                    if lowest[j] >= lower and highest[j] <= upper:
+                        continue
+                    for at in range(0, n_blocks * _BLOCK, _BLOCK):
+                        here, own_bins = np.uint64(at), np.uint64(j * _TILE_ROWS + at)
+                        for i in range(_BLOCK):
+                            code = flat[own_bins + np.uint64(i)]
+                            is_right = ((code > upper) | (code < lower)) & (place[here + np.uint64(i)] == own)
+                            right[here + np.uint64(i)] |= np.uint8(is_right)
+                for at in range(0, n_blocks * _BLOCK, _BLOCK):
+                    here = np.uint64(at)
+                    for i in range(_BLOCK):
+                        r = here + np.uint64(i)
+                        place[r] = np.uint8(2 * place[r] + right[r])
+            changed[0] = 0
+            for i in range(np.uint64(1), np.uint64(n_blocks * _BLOCK)):
+                changed[i] = place[i] ^ place[i - np.uint64(1)]
+            for o in range(n_outputs):
+                rises[0, o] += leaf[t, place[0], o]
+            for w in range(n_blocks * _BLOCK // 8):
+                if words[w] == 0:
+                    continue
+                for i in range(8 * w, 8 * w + 8):
+                    if changed[i] != 0:
+                        for o in range(n_outputs):
+                            rises[i, o] += leaf[t, place[i], o] - leaf[t, place[i - 1], o]
+        for o in range(n_outputs):
+            total = 0.0
+            for i in range(stop - begin):
+                total += rises[i, o]
+                scores[begin + i, o] += rate * total
+        begin = stop
+
+
+@ordered_kernel
+def _ends_of_runs(codes, begin, end):
+    """Ends of runs of the rows begin:end: where many columns change at once, not one here and one there."""
+    changes = np.zeros(end - begin, np.int64)
+    for j in range(len(codes)):
+        for i in range(begin + 1, end):
+            changes[i - begin] += codes[j, i] != codes[j, i - 1]
+    many = 0.5 * changes.max() + 0.5 * changes.sum() / changes.size
+    ends, n_ends, last = np.empty(end - begin, np.int64), 0, begin
+    for i in range(begin + 1, end):
+        if changes[i - begin] > many and i - last >= _FEW_ROWS:
+            ends[n_ends], last = i, i
+            n_ends += 1
+    ends[n_ends] = end
+    return ends[: n_ends + 1]
+
+
+@ordered_kernel
+def _copy_run(codes, begin, stop, bins, lowest, highest):
+    """Bins (q, rows) of rows begin:stop, the last of them repeated to the end, and the ends of their ranges (q,)."""
+    for j in range(len(codes)):
+        low, high = np.uint8(255), np.uint8(0)
+        for i in range(bins.shape[1]):
+            code = codes[j, min(begin + i, stop - 1)]
+            bins[j, i] = code
+            low, high = min(low, code), max(high, code)
+        lowest[j], highest[j] = low, high
+
+
+@ordered_kernel
+def _walk_together(codes, begin, t, n_levels, column, first, last, place, right):
+    """place <- nodes that the rows of a tile reach after some levels of tree t, counted from the left."""
+    size = place.size
+    place[:] = 0
+    for level in range(n_levels):
+        right[:] = 0
+        for k in range(1 << level):
+            node = (1 << level) - 1 + k
+            if last[t, node] < 255 or first[t, node] > 0:
+                bins = codes[column[t, node]][begin : begin + size]
+                _mark_right(bins, first[t, node], last[t, node], np.uint8(k), place, right)
+        for i in range(size):
+            place[i] = np.uint8(2 * place[i] + right[i])
 
 
 @ordered_kernel

@@ -13,12 +13,13 @@ from functools import cache
 import numpy as np
 from scipy.optimize import brentq, minimize_scalar
 
-from treecdf._common.numerics import FAR, log_sum_exp, moments_of_mixture, root_mean_square
+from treecdf._common.numerics import FAR, log_sum_exp, moments_of_mixture
 from treecdf._common.random import child
 from treecdf._common.steps import PLAIN_STEPS, Steps
 from treecdf._common.telling import part
 from treecdf._common.typing import Array, Ints
 from treecdf._kernels.mixtures import mixture_densities, mixture_forward, mixture_inverse
+from treecdf._kernels.outcomes import component_moments
 from treecdf._kernels.tails import T3, T5
 from treecdf.bases.components import ComponentLearner, Components
 from treecdf.bases.mean import TrainingRows
@@ -39,7 +40,6 @@ _BROAD_SCALE = 2.0  # standard deviations of the outcome: scale of the component
 _BROAD_SCALE_OF_LOGS = 1.0  # the same after logarithms, where twice as much would be orders of magnitude
 _SMALLEST_MASS = 1e-300  # of a cell, whose logarithm stays finite
 _NUMBERS_AT_ONCE = 2**16  # in rows with missing values that are worked on together: each has 64 versions
-_LARGEST = 1e307  # outcomes beyond are held there where they are averaged
 _WORTH_OF_BROAD = 1.0  # nats of all rows together that more weight of the broad component has to gain
 _WIDEST = 0.95  # quantile of the training rows' standard deviations that `widest` is
 # Standard deviation of each tail at scale 1, as the trees see it; t with 1 and 2 degrees of freedom have none.
@@ -289,11 +289,10 @@ class Conditional(WholeCube):
         location, log_scale, log_weight = thirds(parameters)
         means, deviations = np.empty(location.shape), np.empty(location.shape)
         for j, tail in enumerate(self._tails(parameters)):
-            nodes, masses = nodes_of_tail(int(tail))
-            y = transform.inverse(location[:, j, None] + np.exp(log_scale[:, j, None]) * nodes)
-            y = np.clip(y, -_LARGEST, _LARGEST)
-            means[:, j] = y @ masses
-            deviations[:, j] = root_mean_square(y - means[:, j, None], masses)
+            own = np.empty(len(location)), np.empty(len(location))
+            at, nodes = (location[:, j].copy(), log_scale[:, j].copy()), nodes_of_tail(int(tail))
+            component_moments(*at, *nodes, *transform.numbers, *own)
+            means[:, j], deviations[:, j] = own
         return moments_of_mixture(np.exp(log_weight), means, deviations)
 
     def _forward(self, g: Array, parameters: Array) -> tuple[Array, Array, Array]:

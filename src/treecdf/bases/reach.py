@@ -259,12 +259,16 @@ def widened(
     Where the location is a line it goes on as one beyond the rows: near them only what bends is missing.
     """
     excess = np.maximum(excess - _TOLERATED, 0.0)[:, None]
-    if not excess.any():
+    rows = np.flatnonzero(excess)
+    if not len(rows):
         return parameters
-    location, log_scale, log_weight = np.split(parameters, 3, axis=1)
+    excess, own = excess[rows], parameters[rows]
+    location, log_scale, log_weight = np.split(own, 3, axis=1)
     far = np.minimum(_RISE * excess, 1.0)
     far = far**2 if is_line else far
     floor = log_scale + np.minimum(_RISE_OF_FLOOR * excess, 1.0) * np.maximum(widest - log_scale, 0.0)
     with np.errstate(divide="ignore"):
         log_scale = np.logaddexp(2 * floor, 2 * (np.log(far) + log_unit)) / 2
-    return np.hstack([location + far**2 * (middle - location), log_scale, log_weight])
+    found = parameters.copy()
+    found[rows] = np.hstack([location + far**2 * (middle - location), log_scale, log_weight])
+    return found

@@ -79,9 +79,9 @@ class OutcomeTransform:
     def forward(self, y: Array) -> tuple[Array, Array]:
         """Transformed outcomes and the logs of the derivative, both of the shape of y."""
         g, log_slope = self._curved(y)
-        for end, is_beyond in zip(self.ends, (g < self.ends[0], g > self.ends[1]), strict=True):
+        for k, is_beyond in enumerate((g < self.ends[0], g > self.ends[1])):
             if is_beyond.any():
-                y_end, log_rise = self._line(end)
+                end, (y_end, log_rise) = self.ends[k], self._lines[k]
                 with np.errstate(over="ignore"):
                     straight = np.clip(end + (y - y_end) * np.exp(-log_rise), -FAR, FAR)
                 g, log_slope = np.where(is_beyond, straight, g), np.where(is_beyond, -log_rise, log_slope)
@@ -90,12 +90,21 @@ class OutcomeTransform:
     def inverse(self, g: Array) -> Array:
         """Inverse of `forward`; infinite where g is beyond its range."""
         y = self._curved_inverse(np.clip(g, *self.ends))
-        for end, is_beyond in zip(self.ends, (g < self.ends[0], g > self.ends[1]), strict=True):
+        for k, is_beyond in enumerate((g < self.ends[0], g > self.ends[1])):
             if is_beyond.any():
-                y_end, log_rise = self._line(end)
+                end, (y_end, log_rise) = self.ends[k], self._lines[k]
                 with np.errstate(over="ignore"):
                     y = np.where(is_beyond, y_end + (g - end) * np.exp(log_rise), y)
         return y
+
+    @cached_property
+    def numbers(self) -> tuple[tuple[float, ...], Array, Array]:
+        """The transform as kernels know it: curve, ends, and a line beyond each end; made once."""
+        curve = self.center, self.scale, self.power, self.origin, self.unit
+        lines = np.array(self._lines)
+        with np.errstate(over="ignore"):
+            lines[:, 1] = np.exp(lines[:, 1])
+        return tuple(map(float, curve)), np.array(self.ends), lines
 
     def _curved(self, y: Array) -> tuple[Array, Array]:
         """`forward` as if there were no `ends`."""
@@ -119,30 +128,26 @@ class OutcomeTransform:
         """Transformed outcomes and the derivative, a number if it is the same everywhere."""
         if self.power != 1 or self.unit > 0:
             g, slope = np.empty(y.shape), np.empty(y.shape)
-            numbers = self.center, self.scale, float(self.power), self.origin, self.unit
-            found = g.reshape(-1), slope.reshape(-1)
-            transform_outcomes(np.ascontiguousarray(y).reshape(-1), *numbers, *self._lines, *found)
+            transform_outcomes(np.ascontiguousarray(y).reshape(-1), *self.numbers, g.reshape(-1), slope.reshape(-1))
             return g, slope
         with np.errstate(over="ignore"):
             return np.minimum(np.maximum((y - self.center) / self.scale, -FAR), FAR), 1 / self.scale
-
-    @cached_property
-    def _lines(self) -> tuple[Array, Array]:
-        """The two ends, and (2, 2) the outcome at each with its derivative; made once."""
-        lines = [self._line(end) if np.isfinite(end) else (0.0, 0.0) for end in self.ends]
-        return np.array(self.ends), np.array([(y_end, np.exp(log_rise)) for y_end, log_rise in lines])
 
     def _curved_inverse(self, g: Array) -> Array:
         """`inverse` as if there were no `ends`."""
         if self.unit > 0:
             return np.asarray(self.origin + self.unit * np.sinh(self.center + self.scale * g))
         if self.power != 1:
-            upper, lower = self.power, 2 - self.power
-            up, down = np.maximum(g, 0.0), np.maximum(-g, 0.0)
             with np.errstate(over="ignore"):
-                g = np.where(g >= 0, _inverse_boxcox1p(up, upper), -_inverse_boxcox1p(down, lower))
+                grown = _inverse_boxcox1p(np.abs(g), np.where(g >= 0, self.power, 2 - self.power))
+            g = np.where(g >= 0, grown, -grown)
         with np.errstate(over="ignore"):
             return np.asarray(self.center + self.scale * g)
+
+    @cached_property
+    def _lines(self) -> list[tuple[float, float]]:
+        """The outcome at each end, and the log of its derivative there; worked out once."""
+        return [self._line(end) if np.isfinite(end) else (0.0, 0.0) for end in self.ends]
 
     def _line(self, end: float) -> tuple[float, float]:
         """The outcome at an end, and the log of its derivative there."""
@@ -150,9 +155,11 @@ class OutcomeTransform:
         return float(y_end), -float(self._curved(y_end)[1])
 
 
-def _inverse_boxcox1p(g: Array, power: float) -> Array:
-    """Inverse of `boxcox1p` at g of at least 0, for powers from 0 to 2.
+def _inverse_boxcox1p(g: Array, power: Array) -> Array:
+    """Inverse of `boxcox1p` at g of at least 0, for powers from 0 to 2, each with its own.
 
     SciPy's own differs in the last bit of about half of all numbers, and so would outcomes that models give.
     """
-    return np.expm1(g if power == 0 else np.log(1 + power * g) / power)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        logs = np.log(1 + power * g) / power
+    return np.expm1(np.where(power == 0, g, logs))

@@ -25,8 +25,10 @@ _N_LEVELS = 128
 _ROWS_OF_LEARNERS = 1024
 # Rows up to which a distribution keeps what they said: some hundred numbers a row.
 _MOST_KEPT = 16_384
-# Rows of several outcomes that are worked on together: 32 nodes or more each, and a grid at every node.
+# Rows of several outcomes that are worked on together: 96 nodes or more each, and a grid at every node.
 _ROWS_OF_MARGINALS = 16
+# A row counts as so many points where moments of several outcomes are asked for: 64 rows are worked on together.
+_NODES_OF_MOMENTS = CHUNK_POINTS // 64
 
 
 class FlowDistribution(ConditionalDistribution):
@@ -170,8 +172,8 @@ class FlowDistribution(ConditionalDistribution):
     def _moments(self) -> tuple[Array, Array]:
         found = np.empty((2, len(self), self.n_outcomes))
 
-        def task(rows: slice) -> None:
-            found[:, rows] = joint_moments(self._mixture, self._x[rows])
+        def of_all(rows: slice, known: Conditions) -> None:
+            found[:, rows] = joint_moments(self._mixture, self._x[rows], known)
 
         def of_one(rows: slice, known: Conditions) -> None:
             found[:, rows, 0] = self._mixture.moments(self._x[rows], known)
@@ -179,7 +181,7 @@ class FlowDistribution(ConditionalDistribution):
         if self.n_outcomes == 1:
             self._each(of_one)
             return found[0, :, 0], found[1, :, 0]
-        by_blocks(task, len(self), _ROWS_OF_MARGINALS, self._n_threads)
+        self._each(of_all, _NODES_OF_MOMENTS)
         return found[0], found[1]
 
     def _each(self, task: Callable[[slice, Conditions], None], n_points: int = 1) -> None:

@@ -59,12 +59,18 @@ class Conditionals:
     known: Conditions
 
     @staticmethod
-    def of(chain: Chain, x: Array, j: int, m: int = _N_NODES_OF_ONE) -> Conditionals:
-        """Outcome j of a chain at covariates x (n, q); m nodes stand for one outcome before it."""
+    def of(
+        chain: Chain, x: Array, j: int, m: int = _N_NODES_OF_ONE, known_of_x: Conditions | None = None
+    ) -> Conditionals:
+        """Outcome j of a chain at covariates x (n, q); m nodes stand for one outcome before it.
+
+        `known_of_x`, if given, is what bases of the first link made of x.
+        """
         k = chain.order.index(j)
-        before, shares = _nodes(chain, x, k, m)
+        first = {} if known_of_x is None else known_of_x
+        before, shares = _nodes(chain, x, k, m, first)
         given = chain.covariates(x, k, before)
-        known: Conditions = {}
+        known: Conditions = {} if k else first
         for flow in chain.links[k].tree_flows():
             flow.condition(given, known)
         return Conditionals(chain.links[k], given, shares, known)
@@ -133,9 +139,9 @@ def marginal_curve(mixture: Mixture, x: Array, j: int) -> Curve:
     return Curve.trace(ask, np.hstack([part.points() for part in parts]), STEEP)
 
 
-def joint_moments(mixture: Mixture, x: Array) -> tuple[Array, Array]:
-    """Means and standard deviations (n, d) of all outcomes at each row of x."""
-    means, deviations = zip(*(_moments_of_member(member, x) for member in mixture.members), strict=True)
+def joint_moments(mixture: Mixture, x: Array, known: Conditions) -> tuple[Array, Array]:
+    """Means and standard deviations (n, d) of all outcomes at each row of x, of which bases made what is `known`."""
+    means, deviations = zip(*(_moments_of_member(member, x, known) for member in mixture.members), strict=True)
     weights = np.exp(mixture.log_weights_at(x))
     parts = [
         moments_of_mixture(weights, *(np.column_stack([own[:, j] for own in values]) for values in (means, deviations)))
@@ -145,11 +151,11 @@ def joint_moments(mixture: Mixture, x: Array) -> tuple[Array, Array]:
     return mean, std
 
 
-def _moments_of_member(member: Flow, x: Array) -> tuple[Array, Array]:
+def _moments_of_member(member: Flow, x: Array, known: Conditions) -> tuple[Array, Array]:
     """Means and standard deviations (n, d) of all outcomes of one member."""
     if not isinstance(member, Chain):
         return moments_of_draws(_draws(member, x))
-    parts = [Conditionals.of(member, x, j).moments() for j in range(member.n_outcomes)]
+    parts = [Conditionals.of(member, x, j, known_of_x=known).moments() for j in range(member.n_outcomes)]
     mean, std = (np.column_stack(part) for part in zip(*parts, strict=True))
     return mean, std
 
@@ -168,19 +174,22 @@ def quasi_random(x: Array, m: int, d: int) -> Array:
     return (points + _shifts(x, d)[:, None]) % 1.0
 
 
-def _nodes(chain: Chain, x: Array, k: int, m: int) -> tuple[Array, Array]:
-    """Outcomes before link k at nodes of each row, as (n, m, d), and shares (n, m) of the nodes; m if k is 1."""
+def _nodes(chain: Chain, x: Array, k: int, m: int, known: Conditions) -> tuple[Array, Array]:
+    """Outcomes before link k at nodes of each row, as (n, m, d), and shares (n, m) of the nodes; m if k is 1.
+
+    Nodes of one outcome ascend. `known` is what bases of the first link made of x.
+    """
     d = chain.n_outcomes
     if k == 0:
         return np.empty((len(x), 1, d)), np.ones((len(x), 1))
     if k > 1:
-        before = chain.first(k).draw(quasi_random(x, _N_NODES_OF_MORE, d), x)
+        before = chain.first(k).draw(quasi_random(x, _N_NODES_OF_MORE, d), x, known)
         return before, np.full(before.shape[:2], 1 / before.shape[1])
     s = 2 * _END / m * (np.arange(m) + _shifts(x, 1)) - _END
     levels = expit(np.sinh(s))
     shares = np.cosh(s) * levels * (1 - levels)
     before = np.empty((len(x), m, d))
-    before[..., chain.order[0]] = chain.links[0].curve(x, {}, passes=STEEP).quantiles(levels)
+    before[..., chain.order[0]] = chain.links[0].curve(x, known, passes=STEEP).quantiles(levels)
     return before, shares / shares.sum(axis=1, keepdims=True)
 
 
