@@ -22,6 +22,7 @@ from treecdf.training.defaults import (
     FEWEST_ROWS_OF_MIXTURE,
     FOLDS,
     FOLDS_OF_HUGE_TABLES,
+    FOLDS_OF_SAMPLE,
     HUGE_ROWS,
     MANY_ROWS,
     MEMBERS,
@@ -29,6 +30,7 @@ from treecdf.training.defaults import (
     MOST_ROWS_OF_JOINT_FLOWS,
     MOST_SMOOTH_COVARIATES,
     ROTATIONS,
+    ROWS_OF_LOOK,
     ROWS_OF_DEEP_NODE,
     SUBSAMPLE,
     TREES_ON_MANY_ROWS,
@@ -81,12 +83,16 @@ class Plan:
     validation_fraction: float
 
 
-def make_plan(settings: FitSettings, n: int, q: int, bounds: Sequence[Bound], has_repeats: bool = False) -> Plan:
+def make_plan(
+    settings: FitSettings, n: int, q: int, bounds: Sequence[Bound], has_repeats: bool = False, of_sample: bool = False
+) -> Plan:
     """What to train on n rows of q covariates and outcomes with these bounds.
 
-    has_repeats: whether several outcomes come together in the same combinations again and again.
+    has_repeats: whether several outcomes come together in the same combinations again and again. of_sample: whether the
+    rows are a sample of a large table, on all others of which trees will be grown.
     """
     d = len(bounds)
+    of_sample = of_sample and settings.effort != "best"
     recipe = Recipe(
         stages=(),
         growth=_growth(settings, d),
@@ -100,6 +106,8 @@ def make_plan(settings: FitSettings, n: int, q: int, bounds: Sequence[Bound], ha
     rotations = rotation_matrices(settings.rotations if d > 1 else None, d)
     if is_conditional(settings, n, d):
         conditional = _conditional_recipe(settings, recipe, n)
+        if of_sample and settings.stages is None:
+            conditional = replace(conditional, max_trees=0)
         if settings.base == "auto" and settings.stages is None and n >= FEWEST_ROWS_OF_MIXTURE:
             mixtures["mixture"] = partial(default_mixture, effort=settings.effort)
             mixtures["network"] = partial(default_network_mixture, effort=settings.effort)
@@ -111,10 +119,10 @@ def make_plan(settings: FitSettings, n: int, q: int, bounds: Sequence[Bound], ha
         joint["joint"] = replace(recipe, stages=stages, base=_unconditional(settings.base, bounds))
     return Plan(
         conditional=conditional,
-        base=partial(_component_learner, settings),
+        base=partial(_component_learner, settings, of_sample=of_sample),
         mixtures=mixtures,
         orders=_orders(d, settings.effort),
-        n_folds=_n_folds(settings.effort, n),
+        n_folds=FOLDS_OF_SAMPLE[settings.effort] if of_sample else _n_folds(settings.effort, n),
         joint=joint,
         rotations=rotations,
         weights=settings.weights,
@@ -249,8 +257,13 @@ def _read_stages(stages: Sequence[Stage] | None, default: Sequence[Stage]) -> tu
     return tuple((as_node_classifier(stage.classifier), stage.max_depth) for stage in chosen)
 
 
-def _component_learner(settings: FitSettings, n: int, q: int) -> ComponentLearner:
-    """How a conditional base is learnt from n rows of q covariates: by the user's regressors, or by the usual ones."""
+def _component_learner(settings: FitSettings, n: int, q: int, of_sample: bool) -> ComponentLearner:
+    """How a conditional base is learnt from n rows of q covariates: by the user's regressors, or by the usual ones.
+
+    A sample of a large table is learnt from as large tables are, however many rows are in it.
+    """
+    if of_sample:
+        n = max(n, HUGE_ROWS + 1)
     if settings.base == "mixture":
         return default_mixture(n, q, settings.effort)
     if settings.base == "network":
@@ -258,7 +271,7 @@ def _component_learner(settings: FitSettings, n: int, q: int) -> ComponentLearne
     if isinstance(settings.base, str):
         n_remembered = default_remembered(n, q) if settings.remember_rows else 0
         learners = default_learners(n, q, settings.effort, settings.remember_rows)
-        return Stack(learners, default_scales(n), n_remembered)
+        return Stack(learners, default_scales(n), n_remembered, ROWS_OF_LOOK if of_sample else None)
     return Stack([as_learner(regressor) for regressor in settings.base], default_scales(n))
 
 
