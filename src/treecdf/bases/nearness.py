@@ -46,9 +46,7 @@ class Nearness:
     smallest: Array  # (2,): smallest log distances of training rows to those of other folds
 
     @staticmethod
-    def cross_fit(
-        rows: TrainingRows, metric: Array, most: int, asked: Ints | None = None
-    ) -> tuple[Nearness, Nearby]:
+    def cross_fit(rows: TrainingRows, metric: Array, most: int, asked: Ints | None = None) -> tuple[Nearness, Nearby]:
         """The rows to remember, `most` at most, and what those of other folds say of each training row that is asked.
 
         Copies of a row are one row and rows of a group share a fold, so a training row never sees itself.

@@ -47,7 +47,7 @@ from treecdf.training.growing.screening import notes_on_width
 from treecdf.training.importance import importances
 from treecdf.training.jobs import Workers, n_threads
 from treecdf.training.parameters import check_together
-from treecdf.training.plan import Plan, is_conditional, make_plan
+from treecdf.training.plan import OfLargeTable, Plan, is_conditional, make_plan
 from treecdf.training.recording import Recording, learn_recording
 from treecdf.training.settings import FitSettings
 from treecdf.training.sources.memory import MemoryPieces
@@ -73,11 +73,11 @@ def fit_table(
     validation: Given | None,
     checkpoint: NoCheckpoint,
     exposure: ArrayLike | None = None,
-    is_sample: bool = False,
+    sample: OfLargeTable | None = None,
 ) -> FittedState:
     """Fit to a table in memory, with validation rows if there are any.
 
-    is_sample: whether it is a sample of a large table, on all others of which trees will be grown.
+    sample: what is known of it as a sample of a large table, on all others of which trees will be grown.
     """
     X, y, sample_weight, groups = train
     rng = checkpoint.generator(settings.random_state)
@@ -104,8 +104,8 @@ def fit_table(
         settings = replace(settings, base="box", structure="joint", stages=None, rotations=None, max_trees=0)
     if exposure is not None:
         table = as_rates(table)
-    of_sample = is_sample and recording.grid is None
-    plan = make_plan(settings, len(table), table.x.shape[1], bounds, has_repeats(table.y), of_sample)
+    sample = sample if recording.grid is None else None  # no trees will be grown on the other rows
+    plan = make_plan(settings, len(table), table.x.shape[1], bounds, has_repeats(table.y), sample)
     recipes = [recipe for recipe in (plan.conditional, *plan.joint.values()) if recipe is not None]
     told = notes_on_width(recipes, table.x.shape[1]) + told
     recording = replace(recording, notes=recording.notes + told)
@@ -176,9 +176,10 @@ def _fit_sampled(
 ) -> FittedState:
     """The model of a sample of the rows, with trees of all other rows unless it is on a grid."""
     sampled, given = sampled.drawn()
-    if settings.effort != "best" and not _do_near_rows_tell(settings, given):
+    known = OfLargeTable(settings.effort == "best" or _do_near_rows_tell(settings, given))
+    if not known.near_rows_tell:
         sampled, given = sampled.smaller().drawn()
-    state = fit_table(settings, given, validation, checkpoint, is_sample=True)
+    state = fit_table(settings, given, validation, checkpoint, sample=known)
     n = len(given[0])
     if n == sampled.n_rows:
         return state

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from treecdf._common.protocols import Clusterer, Regressor
 from treecdf._common.typing import Array, Bound
 from treecdf.bases.components import ComponentLearner, MixtureLearner
-from treecdf.bases.learners import Learner, as_learner
+from treecdf.bases.learners import Learner, Neighbours, as_learner
 from treecdf.bases.stacked import Stack
 from treecdf.training.classifiers import MLP, BoostedTrees, Constant, Logistic, NodeClassifier, as_node_classifier
 from treecdf.training.defaults import (
@@ -30,8 +30,8 @@ from treecdf.training.defaults import (
     MOST_ROWS_OF_JOINT_FLOWS,
     MOST_SMOOTH_COVARIATES,
     ROTATIONS,
-    ROWS_OF_LOOK,
     ROWS_OF_DEEP_NODE,
+    ROWS_OF_LOOK,
     SUBSAMPLE,
     TREES_ON_MANY_ROWS,
     WORTH_TREES,
@@ -68,6 +68,13 @@ BASE_NAMES = ("auto", *CONDITIONAL_NAMES, *UNCONDITIONAL_NAMES)
 
 
 @dataclass(frozen=True)
+class OfLargeTable:
+    """What is known of rows that are a sample of a large table."""
+
+    near_rows_tell: bool  # whether the nearest of more rows tells much more (ADR 49)
+
+
+@dataclass(frozen=True)
 class Plan:
     """What to train: one-outcome flows, joint flows or both."""
 
@@ -84,15 +91,20 @@ class Plan:
 
 
 def make_plan(
-    settings: FitSettings, n: int, q: int, bounds: Sequence[Bound], has_repeats: bool = False, of_sample: bool = False
+    settings: FitSettings,
+    n: int,
+    q: int,
+    bounds: Sequence[Bound],
+    has_repeats: bool = False,
+    sample: OfLargeTable | None = None,
 ) -> Plan:
     """What to train on n rows of q covariates and outcomes with these bounds.
 
-    has_repeats: whether several outcomes come together in the same combinations again and again. of_sample: whether the
-    rows are a sample of a large table, on all others of which trees will be grown.
+    has_repeats: whether several outcomes come together in the same combinations again and again. sample: what is
+    known of the rows as a sample of a large table, on all others of which trees will be grown; None if they are none.
     """
     d = len(bounds)
-    of_sample = of_sample and settings.effort != "best"
+    sample = None if settings.effort == "best" else sample
     recipe = Recipe(
         stages=(),
         growth=_growth(settings, d),
@@ -106,7 +118,7 @@ def make_plan(
     rotations = rotation_matrices(settings.rotations if d > 1 else None, d)
     if is_conditional(settings, n, d):
         conditional = _conditional_recipe(settings, recipe, n)
-        if of_sample and settings.stages is None:
+        if sample is not None and settings.stages is None:
             conditional = replace(conditional, max_trees=0)
         if settings.base == "auto" and settings.stages is None and n >= FEWEST_ROWS_OF_MIXTURE:
             mixtures["mixture"] = partial(default_mixture, effort=settings.effort)
@@ -119,10 +131,10 @@ def make_plan(
         joint["joint"] = replace(recipe, stages=stages, base=_unconditional(settings.base, bounds))
     return Plan(
         conditional=conditional,
-        base=partial(_component_learner, settings, of_sample=of_sample),
+        base=partial(_component_learner, settings, sample=sample),
         mixtures=mixtures,
         orders=_orders(d, settings.effort),
-        n_folds=FOLDS_OF_SAMPLE[settings.effort] if of_sample else _n_folds(settings.effort, n),
+        n_folds=_n_folds(settings.effort, n) if sample is None else FOLDS_OF_SAMPLE[settings.effort],
         joint=joint,
         rotations=rotations,
         weights=settings.weights,
@@ -257,21 +269,25 @@ def _read_stages(stages: Sequence[Stage] | None, default: Sequence[Stage]) -> tu
     return tuple((as_node_classifier(stage.classifier), stage.max_depth) for stage in chosen)
 
 
-def _component_learner(settings: FitSettings, n: int, q: int, of_sample: bool) -> ComponentLearner:
+def _component_learner(settings: FitSettings, n: int, q: int, sample: OfLargeTable | None) -> ComponentLearner:
     """How a conditional base is learnt from n rows of q covariates: by the user's regressors, or by the usual ones.
 
     A sample of a large table is learnt from as large tables are, however many rows are in it.
     """
-    if of_sample:
+    if sample is not None:
         n = max(n, HUGE_ROWS + 1)
     if settings.base == "mixture":
         return default_mixture(n, q, settings.effort)
     if settings.base == "network":
         return default_network_mixture(n, q, settings.effort)
     if isinstance(settings.base, str):
-        n_remembered = default_remembered(n, q) if settings.remember_rows else 0
         learners = default_learners(n, q, settings.effort, settings.remember_rows)
-        return Stack(learners, default_scales(n), n_remembered, ROWS_OF_LOOK if of_sample else None)
+        if sample is None:
+            return Stack(learners, default_scales(n), default_remembered(n, q) if settings.remember_rows else 0)
+        if not sample.near_rows_tell:
+            learners = [learner for learner in learners if not isinstance(learner, Neighbours)]
+        asks = settings.remember_rows and sample.near_rows_tell
+        return Stack(learners, default_scales(n), default_remembered(n, q) if asks else 0, ROWS_OF_LOOK)
     return Stack([as_learner(regressor) for regressor in settings.base], default_scales(n))
 
 

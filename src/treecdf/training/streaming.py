@@ -103,7 +103,7 @@ class Sampled:
         return Sampled(pieces, sizes, Pick(min(1.0, ROWS_OF_SAMPLE / int(sizes[:, 1].sum())), _KEY_OF_SAMPLE))
 
     def smaller(self) -> Sampled:
-        """With the smaller sample, which is part of this one, that does where near rows tell little."""
+        """With the smaller sample that is enough where near rows tell little."""
         return replace(self, pick=replace(self.pick, share=SHARE_OF_SMALL_SAMPLE * self.pick.share))
 
     @property
