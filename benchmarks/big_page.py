@@ -93,7 +93,7 @@ def _beside_lightgbm(stored: dict[tuple[str, str], dict]) -> list[str]:
         "## Default and fast beside LightGBM",
         "",
         "In memory; LightGBM has 500 trees, the same rows, process and thread. Peak memory is that of the process when "
-        "the fit ended, table and interpreter with all imports included (target: under 2 GB of 1,000,000 rows).",
+        "the fit ended, table and interpreter with all imports included (target of 1,000,000 rows: 2 GB).",
         "",
         *markdown_table(header, lines),
         "",

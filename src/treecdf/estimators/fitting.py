@@ -176,7 +176,7 @@ def _fit_sampled(
 ) -> FittedState:
     """The model of a sample of the rows, with trees of all other rows unless it is on a grid."""
     sampled, given = sampled.drawn()
-    known = OfLargeTable(settings.effort == "best" or _do_near_rows_tell(settings, given))
+    known = OfLargeTable(_do_near_rows_tell(settings, given))
     if not known.near_rows_tell:
         sampled, given = sampled.smaller().drawn()
     state = fit_table(settings, given, validation, checkpoint, sample=known)
@@ -207,7 +207,7 @@ def _fit_sampled(
 def _do_near_rows_tell(settings: FitSettings, given: Given) -> bool:
     """Whether a sample of fewer rows would tell surely less, as they would be less near to new ones."""
     table = learn_table(*given, settings.categorical_features, np.random.default_rng(0))[0]
-    return worth_of_near_rows(table.x, table.y, SHARE_OF_SMALL_SAMPLE) > NEAR_ROWS_TELL
+    return worth_of_near_rows(table.x, table.y, SHARE_OF_SMALL_SAMPLE) > NEAR_ROWS_TELL[settings.effort]
 
 
 def _refined(settings: FitSettings, sampled: Sampled, state: FittedState) -> Ensemble | None:

@@ -121,7 +121,8 @@ def make_plan(
         if sample is not None and settings.stages is None:
             conditional = replace(conditional, max_trees=0)
         if settings.base == "auto" and settings.stages is None and n >= FEWEST_ROWS_OF_MIXTURE:
-            mixtures["mixture"] = partial(default_mixture, effort=settings.effort)
+            if not _is_mixture_alone(settings, sample):
+                mixtures["mixture"] = partial(default_mixture, effort=settings.effort)
             mixtures["network"] = partial(default_network_mixture, effort=settings.effort)
         if d > 1 and _is_all_automatic(settings) and n <= MOST_ROWS_OF_JOINT_FLOWS:
             joint = _joint_families(replace(recipe, base=_unconditional("auto", bounds)), q, has_repeats)
@@ -276,7 +277,7 @@ def _component_learner(settings: FitSettings, n: int, q: int, sample: OfLargeTab
     """
     if sample is not None:
         n = max(n, HUGE_ROWS + 1)
-    if settings.base == "mixture":
+    if settings.base == "mixture" or _is_mixture_alone(settings, sample):
         return default_mixture(n, q, settings.effort)
     if settings.base == "network":
         return default_network_mixture(n, q, settings.effort)
@@ -289,6 +290,12 @@ def _component_learner(settings: FitSettings, n: int, q: int, sample: OfLargeTab
         asks = settings.remember_rows and sample.near_rows_tell
         return Stack(learners, default_scales(n), default_remembered(n, q) if asks else 0, ROWS_OF_LOOK)
     return Stack([as_learner(regressor) for regressor in settings.base], default_scales(n))
+
+
+def _is_mixture_alone(settings: FitSettings, sample: OfLargeTable | None) -> bool:
+    """Whether a boosted mixture takes the place of the stack: in fast fits to large tables, unless near rows tell."""
+    is_automatic = settings.base == "auto" and settings.stages is None
+    return sample is not None and not sample.near_rows_tell and settings.effort == "fast" and is_automatic
 
 
 def _orders(d: int, effort: str) -> list[tuple[int, ...]]:
