@@ -13,7 +13,7 @@ from treecdf import MLP, BoostedTrees, Constant, Logistic, Stage, TreeFlowRegres
 from treecdf.bases.components import describe_tail
 from treecdf.bases.learners import Polynomial
 from treecdf.data.table import has_repeats
-from treecdf.training.defaults import default_learners
+from treecdf.training.defaults import default_learners, default_mixture
 from treecdf.training.parameters import read_settings
 from treecdf.training.plan import EFFORTS, OfLargeTable, make_plan
 
@@ -109,14 +109,17 @@ def test_samples_of_large_tables_are_learnt_from_quickly_and_without_trees():
     near, far = (
         make_plan(settings_of(TreeFlowRegressor()), *given, sample=OfLargeTable(tell)) for tell in (True, False)
     )
-    assert (near.n_folds, near.conditional.max_trees) == (3, 0)
-    assert make_plan(settings_of(TreeFlowRegressor(effort="fast")), *given, sample=OfLargeTable(True)).n_folds == 2
+    assert (near.n_folds, near.conditional.max_trees) == (4, 0)
+    fast = [make_plan(settings_of(TreeFlowRegressor(effort="fast")), *given, sample=OfLargeTable(k)) for k in (1, 0)]
+    assert [found.n_folds for found in fast] == [3, 2]
+    assert [set(found.mixtures) for found in fast] == [{"mixture", "network"}, {"network"}]
+    assert fast[1].base(20_000, 3) == default_mixture(20_001, 3, "fast")
     (asks, is_told), usual = (found.base(20_000, 3) for found in (near, far)), plan(20_000).base(20_000, 3)
     assert "nearest neighbours" in offered(near, 20_000)
     assert asks.n_remembered == usual.n_remembered > 0
     assert "nearest neighbours" not in offered(far, 20_000)
     assert is_told.n_remembered == 0
-    assert (usual.n_look, asks.n_look) == (None, 10_000)
+    assert (usual.n_look, asks.n_look, is_told.n_look) == (None, None, 10_000)
     assert near.base(100, 3) == near.base(20_001, 3)  # a sample is large, however many rows are in it
     own = make_plan(settings_of(TreeFlowRegressor(stages=[Stage(Constant())])), *given, sample=OfLargeTable(True))
     assert own.conditional.max_trees > 0

@@ -314,7 +314,7 @@ def test_the_sample_is_as_large_as_near_rows_tell(effort):
         (note,) = (note for note in model(**settings).fit(x, y).notes_ if "random sample" in note)
         sizes.append(int(note.split("sample, ")[1].split(" of")[0].replace(",", "")))
     assert sizes[0] == pytest.approx(1000, abs=100)
-    assert sizes[1] == pytest.approx(1000 if effort == "best" else 400, abs=60)
+    assert sizes[1] == pytest.approx(400 if effort == "fast" else 1000, abs=100)
 
 
 def test_samples_of_few_values_have_their_shares():

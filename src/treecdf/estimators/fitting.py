@@ -177,7 +177,7 @@ def _fit_sampled(
     """The model of a sample of the rows, with trees of all other rows unless it is on a grid."""
     sampled, given = sampled.drawn()
     known = OfLargeTable(_do_near_rows_tell(settings, given))
-    if not known.near_rows_tell:
+    if settings.effort == "fast" and not known.near_rows_tell:
         sampled, given = sampled.smaller().drawn()
     state = fit_table(settings, given, validation, checkpoint, sample=known)
     n = len(given[0])

@@ -22,7 +22,7 @@ from treecdf.training.defaults import (
     FEWEST_ROWS_OF_MIXTURE,
     FOLDS,
     FOLDS_OF_HUGE_TABLES,
-    FOLDS_OF_SAMPLE,
+    FOLDS_OF_SMALL_SAMPLE,
     HUGE_ROWS,
     MANY_ROWS,
     MEMBERS,
@@ -104,7 +104,10 @@ def make_plan(
     known of the rows as a sample of a large table, on all others of which trees will be grown; None if they are none.
     """
     d = len(bounds)
-    sample = None if settings.effort == "best" else sample
+    if settings.effort == "best":
+        sample = None
+    if sample is not None:
+        n = max(n, HUGE_ROWS + 1)  # a sample is learnt from as large tables are, however many rows are in it
     recipe = Recipe(
         stages=(),
         growth=_growth(settings, d),
@@ -135,7 +138,7 @@ def make_plan(
         base=partial(_component_learner, settings, sample=sample),
         mixtures=mixtures,
         orders=_orders(d, settings.effort),
-        n_folds=_n_folds(settings.effort, n) if sample is None else FOLDS_OF_SAMPLE[settings.effort],
+        n_folds=FOLDS_OF_SMALL_SAMPLE if _is_mixture_alone(settings, sample) else _n_folds(settings.effort, n),
         joint=joint,
         rotations=rotations,
         weights=settings.weights,
@@ -283,12 +286,10 @@ def _component_learner(settings: FitSettings, n: int, q: int, sample: OfLargeTab
         return default_network_mixture(n, q, settings.effort)
     if isinstance(settings.base, str):
         learners = default_learners(n, q, settings.effort, settings.remember_rows)
-        if sample is None:
+        if sample is None or sample.near_rows_tell:
             return Stack(learners, default_scales(n), default_remembered(n, q) if settings.remember_rows else 0)
-        if not sample.near_rows_tell:
-            learners = [learner for learner in learners if not isinstance(learner, Neighbours)]
-        asks = settings.remember_rows and sample.near_rows_tell
-        return Stack(learners, default_scales(n), default_remembered(n, q) if asks else 0, ROWS_OF_LOOK)
+        learners = [learner for learner in learners if not isinstance(learner, Neighbours)]
+        return Stack(learners, default_scales(n), n_look=ROWS_OF_LOOK)
     return Stack([as_learner(regressor) for regressor in settings.base], default_scales(n))
 
 
