@@ -48,8 +48,9 @@ class TrainingRows:
 
     def take(self, chosen: Ints) -> TrainingRows:
         """Some of the rows (m,)."""
-        x, y, weight, fold = (part[chosen] for part in (self.x, self.y, self.weight, self.fold))
-        return replace(self, x=x, y=y, weight=weight, fold=fold, ends=None if self.ends is None else self.ends[chosen])
+        x, y, weight = (part[chosen] for part in (self.x, self.y, self.weight))
+        ends = None if self.ends is None else self.ends[chosen]
+        return replace(self, x=x, y=y, weight=weight, fold=self.fold[chosen], ends=ends)
 
     @property
     def observed(self) -> Array:
