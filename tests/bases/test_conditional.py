@@ -166,6 +166,24 @@ def scores_problem(n_components, n=30):
     return 3 * rng.normal(size=n), rng.normal(size=(n, n_components)), scores
 
 
+@every_tail
+def test_losses_near_and_far_are_those_by_logarithms(tail):
+    """Far out densities are 0, and logarithms take their place; a row's loss does not depend on the rows beside it."""
+    y, location, scores = scores_problem(3, n=150)  # more than a tile of rows, and a part of one
+    y[1::3] *= 10.0 ** np.arange(50)
+    log_scale, logits = np.split(scores, 2, axis=1)
+    log_weight = logits - logsumexp(logits, axis=1, keepdims=True)
+    expected = -forward(y[:, None], location, log_scale, log_weight, tail)[2][:, 0]
+    value, gradient, curvature = losses(y, location, scores, tail=tail)
+    np.testing.assert_allclose(value, expected, rtol=1e-12)
+    for i in (0, 1, 61, 64, 148, 149):
+        own = slice(i, i + 1)
+        for found, alone in zip(
+            (value, gradient, curvature), losses(y[own], location[own], scores[own], tail=tail), strict=True
+        ):
+            np.testing.assert_allclose(found[own], alone, rtol=1e-13)
+
+
 @pytest.mark.parametrize("n_components", [1, 2, 4])
 def test_the_loss_is_the_negative_log_likelihood_and_its_gradient_is_right(n_components):
     y, location, scores = scores_problem(n_components)

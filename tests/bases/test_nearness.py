@@ -39,6 +39,13 @@ def test_training_rows_see_the_nearest_rows_of_other_folds_only():
     np.testing.assert_allclose(told(near(new)), expected)
 
 
+def test_some_training_rows_may_be_asked_only():
+    asked = np.array([2, 3, 50, 71])
+    near, nearby = Nearness.cross_fit(ROWS, METRIC, N, asked)
+    np.testing.assert_array_equal(told(nearby), told(Nearness.cross_fit(ROWS, METRIC, N)[1])[asked])
+    assert len(near.points) == N
+
+
 def test_a_copy_of_a_training_row_is_as_near_as_the_nearest_that_was_seen():
     near, nearby = Nearness.cross_fit(ROWS, METRIC, N)
     again = near(X)

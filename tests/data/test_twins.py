@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from treecdf import TreeFlowRegressor
-from treecdf.data.twins import note_on_near_copies, note_on_twins
+from treecdf.data.twins import note_on_near_copies, note_on_twins, worth_of_near_rows
 
 RNG = np.random.default_rng(0)
 GROUP = np.repeat(np.arange(60), 10)
@@ -70,3 +70,14 @@ def test_weights_that_few_rows_have_are_told_of():
     model = TreeFlowRegressor(effort="fast", max_trees=2, random_state=0)
     assert "few of the 60 rows have most of the weight" in model.fit(x, x[:, 0], sample_weight=weight).summary()
     assert "most of the weight" not in model.fit(x, x[:, 0], sample_weight=np.full(60, 7.0)).summary()
+
+
+def test_near_rows_are_worth_what_the_nearest_of_more_rows_tells_more():
+    x = RNG.normal(size=(3000, 3))
+    assert abs(worth_of_near_rows(x, RNG.normal(size=(3000, 1)), 0.4)) < 0.1
+    copies = np.repeat(np.arange(1000), 3)[RNG.permutation(3000)]
+    near, known = x[copies] + 1e-6 * RNG.normal(size=x.shape), RNG.normal(size=(1000, 2))[copies]
+    near[:5, 0] = np.nan  # a row with missing values is not near
+    # Of all rows 8 in 9 of those asked have a copy among the others, of .4 of them 5 in 9: the others err by about 1.
+    assert 1.0 < worth_of_near_rows(near, known, 0.4) < 4.0
+    assert worth_of_near_rows(near, known, 1.0) == 0.0

@@ -13,9 +13,9 @@ from treecdf import MLP, BoostedTrees, Constant, Logistic, Stage, TreeFlowRegres
 from treecdf.bases.components import describe_tail
 from treecdf.bases.learners import Polynomial
 from treecdf.data.table import has_repeats
-from treecdf.training.defaults import default_learners
+from treecdf.training.defaults import default_learners, default_mixture
 from treecdf.training.parameters import read_settings
-from treecdf.training.plan import EFFORTS, make_plan
+from treecdf.training.plan import EFFORTS, OfLargeTable, make_plan
 
 FREE = (None, None)
 ABOVE_ZERO = (0.0, None)
@@ -102,6 +102,30 @@ def test_many_rows_take_quicker_flows_and_huge_tables_fewer_folds():
     assert (few.n_folds, many.n_folds, huge.n_folds) == (5, 5, 4)
     assert plan(50_000, effort="best").n_folds == 10
     assert plan(50_000, effort="fast").n_folds == 3
+
+
+def test_samples_of_large_tables_are_learnt_from_quickly_and_without_trees():
+    given = 20_000, 3, [FREE]
+    near, far = (
+        make_plan(settings_of(TreeFlowRegressor()), *given, sample=OfLargeTable(tell)) for tell in (True, False)
+    )
+    assert (near.n_folds, near.conditional.max_trees) == (4, 0)
+    fast = [make_plan(settings_of(TreeFlowRegressor(effort="fast")), *given, sample=OfLargeTable(k)) for k in (1, 0)]
+    assert [found.n_folds for found in fast] == [3, 2]
+    assert [set(found.mixtures) for found in fast] == [{"mixture", "network"}, {"network"}]
+    assert fast[1].base(20_000, 3) == default_mixture(20_001, 3, "fast")
+    (asks, is_told), usual = (found.base(20_000, 3) for found in (near, far)), plan(20_000).base(20_000, 3)
+    assert "nearest neighbours" in offered(near, 20_000)
+    assert asks.n_remembered == usual.n_remembered > 0
+    assert "nearest neighbours" not in offered(far, 20_000)
+    assert is_told.n_remembered == 0
+    assert (usual.n_look, asks.n_look, is_told.n_look) == (None, None, 10_000)
+    assert near.base(100, 3) == near.base(20_001, 3)  # a sample is large, however many rows are in it
+    own = make_plan(settings_of(TreeFlowRegressor(stages=[Stage(Constant())])), *given, sample=OfLargeTable(True))
+    assert own.conditional.max_trees > 0
+    best = make_plan(settings_of(TreeFlowRegressor(effort="best")), *given, sample=OfLargeTable(True))
+    assert best.n_folds == 10
+    assert best.conditional.max_trees > 0
 
 
 @pytest.mark.parametrize("name", CASES)

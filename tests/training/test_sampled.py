@@ -13,13 +13,15 @@ import treecdf.training.streaming
 from treecdf import TreeFlowRegressor, load_model
 from treecdf.data.table import read_covariates
 from treecdf.data.units import set_aside
+from treecdf.estimators.fitting import fit_table
 from treecdf.estimators.state import schema_of
 from treecdf.flows.learnt import Learnt
+from treecdf.persist.checkpoint import NoCheckpoint
 from treecdf.training.boosting import _fit_trees
 from treecdf.training.context import TrainingContext
 from treecdf.training.growing.located import FoldRows, locate
 from treecdf.training.parameters import read_settings
-from treecdf.training.plan import refining_recipe
+from treecdf.training.plan import OfLargeTable, refining_recipe
 from treecdf.training.sources.pieces import Pick, PieceReader
 
 pytest.importorskip("distributed")
@@ -39,9 +41,9 @@ COVARIATES = ["a", "b", "c", "town"]
 
 @pytest.fixture(autouse=True)
 def large(monkeypatch):
-    """3,000 rows are a large table: several blocks and shards, and a sample of 400."""
+    """3,000 rows are a large table: several blocks and shards, and a sample of 1,000, or of 400 as near rows say."""
     monkeypatch.setattr(treecdf.estimators.fitting, "ROWS_READ_WHOLE", 1000)
-    monkeypatch.setattr(treecdf.training.streaming, "ROWS_OF_SAMPLE", 400)
+    monkeypatch.setattr(treecdf.training.streaming, "ROWS_OF_SAMPLE", 1000)
     monkeypatch.setattr(treecdf.training.sources.rows, "SHARD_ROWS", 128)
     monkeypatch.setattr(treecdf.data.blocks, "BLOCK_ROWS", 512)
     monkeypatch.setattr("treecdf.training.sources.parquet._PIECE_ROWS", 700)
@@ -49,6 +51,15 @@ def large(monkeypatch):
 
 def model(**settings):
     return TreeFlowRegressor(**{"effort": "fast", "max_trees": 15, "random_state": 0, **settings})
+
+
+def model_of_sample(X, y, **settings):
+    """The model of a sample, before trees are grown on all other rows."""
+    fitted = model(**settings)
+    given, known = (X, y, None, None), OfLargeTable(near_rows_tell=False)
+    state = fit_table(read_settings(fitted.get_params(deep=False)), given, None, NoCheckpoint(), sample=known)
+    vars(fitted).update(state.attributes)
+    return fitted
 
 
 def write(directory, frame, n_files=3):
@@ -87,7 +98,7 @@ def test_what_comes_out_equals_the_parts_one_by_one(path):
     fitted = model().fit_parquet(path, "y", COVARIATES)
     chosen = in_sample(TABLE)
     assert 300 < chosen.sum() < 500
-    sample = model().fit(TABLE[COVARIATES][chosen], TABLE["y"][chosen])
+    sample = model_of_sample(TABLE[COVARIATES][chosen], TABLE["y"][chosen])
     (flow,) = fitted.mixture_.members
     np.testing.assert_array_equal(
         flow.base.mixture.log_prob(np.zeros((5, 1, 1)), np.ones((5, len(flow.base.unit)))),
@@ -115,7 +126,7 @@ def test_what_comes_out_equals_the_parts_one_by_one(path):
 def test_trees_of_all_rows_gain_what_the_sample_could_not_tell(path):
     fitted = model().fit_parquet(path, "y", COVARIATES)
     chosen = in_sample(TABLE)
-    sample = model().fit(TABLE[COVARIATES][chosen], TABLE["y"][chosen])
+    sample = model_of_sample(TABLE[COVARIATES][chosen], TABLE["y"][chosen])
     rng = np.random.default_rng(12)
     x = pd.DataFrame(rng.normal(size=(4000, 3)), columns=list("abc")).assign(town="town 3")
     y = x["a"] + np.exp(0.7 * x["b"] * (x["c"] > 0)) * rng.normal(size=4000)
@@ -222,7 +233,7 @@ def test_every_outcome_of_a_chain_has_trees_of_all_rows(path, tmp_path):
     np.testing.assert_array_equal(fitted.log_prob(x, TABLE[outcomes]), in_memory.log_prob(x, TABLE[outcomes]))
     pick = Pick(400 / N, treecdf.training.streaming._KEY_OF_SAMPLE)
     chosen = pick.mask(x, TABLE[outcomes], None, 0)
-    sample = model().fit(x[chosen], TABLE[outcomes][chosen])
+    sample = model_of_sample(x[chosen], TABLE[outcomes][chosen])
     assert (
         fitted.score(x[~chosen], TABLE[outcomes][~chosen]) > sample.score(x[~chosen], TABLE[outcomes][~chosen]) + 0.02
     )
@@ -243,7 +254,7 @@ def test_what_is_no_atom_has_trees_of_all_rows(path):
         TABLE[COVARIATES[:3]], with_atoms["y"], None, 0
     )
     others = with_atoms[~chosen]
-    sample = model(atoms=[0.0]).fit(with_atoms[COVARIATES[:3]][chosen], with_atoms["y"][chosen])
+    sample = model_of_sample(with_atoms[COVARIATES[:3]][chosen], with_atoms["y"][chosen], atoms=[0.0])
     scores = [m.score(others[COVARIATES[:3]], others["y"]) for m in (fitted, sample)]
     assert scores[0] > scores[1] + 0.01
 
@@ -289,6 +300,21 @@ def test_what_still_needs_few_rows_is_refused(path):
         model(weights_are="relative").fit_parquet(path, "y", COVARIATES)
     with pytest.raises(ValueError, match="Validation rows of base='box': expected at most 1,000 rows"):
         model(base="box").fit_parquet(path, "y", COVARIATES[:3], path_val=path)
+
+
+@pytest.mark.parametrize("effort", ["fast", "default", "best"])
+def test_the_sample_is_as_large_as_near_rows_tell(effort):
+    """Rows that come again with a little noise are known by their nearest row: each row of a sample counts."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(750, 4))[np.repeat(np.arange(750), 4)] + 1e-6 * rng.normal(size=(N, 4))
+    near = rng.normal(size=750)[np.repeat(np.arange(750), 4)] + 0.01 * rng.normal(size=N)
+    settings = {"effort": effort, "max_trees": 0, "base": "conditional"}
+    sizes = []
+    for y in (near, rng.normal(size=N)):
+        (note,) = (note for note in model(**settings).fit(x, y).notes_ if "random sample" in note)
+        sizes.append(int(note.split("sample, ")[1].split(" of")[0].replace(",", "")))
+    assert sizes[0] == pytest.approx(1000, abs=100)
+    assert sizes[1] == pytest.approx(400 if effort == "fast" else 1000, abs=100)
 
 
 def test_samples_of_few_values_have_their_shares():

@@ -5,13 +5,28 @@ import math
 import numpy as np
 
 from treecdf._kernels.compiling import inlined_kernel, ordered_kernel
-from treecdf._kernels.tails import density, farthest, log_density, lower_tail, slopes
+from treecdf._kernels.losses import TILE, exp_tile
+from treecdf._kernels.tails import (
+    DEGREES,
+    NORMAL,
+    PEAK,
+    T1,
+    T2,
+    T3,
+    T5,
+    density,
+    farthest,
+    log_density,
+    lower_tail,
+    slopes,
+)
 
 _N_STEPS = 1000  # of root finding; about ten are needed, the bracket of the smallest level takes hundreds
 _ROUNDING = 2e-15  # relative error of a CDF, or of 1 - CDF, at which it ends
 _SHORTEST = 4e-16  # of a point: a shorter step of it ends it, too
 _FAR = 1e150  # distances in scales are held here, so that squares stay finite
 _NARROW = 1e-4  # of a scale: the probability of a narrower cell is its width times the density
+_SMALLEST_DENSITY = 1e-200  # in scales: far below the smallest sum of parts that keeps its digits
 _SMALLEST_MASS = 1e-290  # below, logarithms of probabilities come from densities
 _WIDE = 4.0  # scales: cells that are wider tell as little as this
 _LEAST_CURVATURE = 1e-3  # of log scales and logits where a component has no share in a row
@@ -128,41 +143,106 @@ def mixture_loss(y, location, scores, tail, floor, loss, gradient, curvature):
     """Negative log-likelihood (n,) of outcomes y (n,), its gradient and a positive curvature (n, 2 J) or (n, 3 J).
 
     scores (n, 2 J): log scales, held at `floor`, and logits of the weights; all components have the same tail.
-    With 3 J columns the last J are those of the locations (n, J).
+    With 3 J columns the last J are those of the locations (n, J). Rows go through in tiles, component by component, so
+    that the loops over rows run in vector units.
     """
     n, n_components = location.shape
     has_locations = gradient.shape[1] == 3 * n_components
-    weight, part, distance = np.empty(n_components), np.empty(n_components), np.empty(n_components)
-    for i in range(n):
-        largest, largest_part = -np.inf, -np.inf
+    narrowness, distance, weight, part = np.empty((4, n_components, TILE))
+    largest, total, sum_of_parts = np.empty((3, TILE))
+    bits = np.empty(TILE, np.int64)
+    for first in range(0, n, TILE):
+        size = min(TILE, n - first)
+        for r in range(size):
+            largest[r] = scores[first + r, n_components]
+        for j in range(1, n_components):
+            for r in range(size):
+                largest[r] = max(largest[r], scores[first + r, n_components + j])
+        total[:size] = 0.0
+        sum_of_parts[:size] = 0.0
         for j in range(n_components):
-            largest = max(largest, scores[i, n_components + j])
-        total, sum_of_parts = 0.0, 0.0
+            narrow, far, prior, joint = narrowness[j], distance[j], weight[j], part[j]
+            for r in range(size):
+                narrow[r] = -max(scores[first + r, j], floor)
+                prior[r] = scores[first + r, n_components + j] - largest[r]
+            exp_tile(narrow, size, bits)
+            exp_tile(prior, size, bits)
+            for r in range(size):
+                far[r] = min(max((y[first + r] - location[first + r, j]) * narrow[r], -_FAR), _FAR)
+            _densities(far, size, tail, joint, bits)
+            for r in range(size):
+                joint[r] *= prior[r] * narrow[r]
+                total[r] += prior[r]
+                sum_of_parts[r] += joint[r]
+        for r in range(size):
+            if sum_of_parts[r] > _SMALLEST_DENSITY:
+                loss[first + r] = math.log(total[r] / sum_of_parts[r])
+            else:  # so far out that densities vanish
+                loss[first + r] = math.log(total[r]) + _far_out(
+                    scores[first + r], largest[r], distance[:, r], tail, floor, part[:, r]
+                )
+                sum_of_parts[r] = 1.0
         for j in range(n_components):
-            log_scale = max(scores[i, j], floor)
-            weight[j] = math.exp(scores[i, n_components + j] - largest)
-            total += weight[j]
-            distance[j] = min(max((y[i] - location[i, j]) * math.exp(-log_scale), -_FAR), _FAR)
-            part[j] = scores[i, n_components + j] - largest - log_scale + log_density(distance[j], tail)
-            largest_part = max(largest_part, part[j])
-        for j in range(n_components):
-            part[j] = math.exp(part[j] - largest_part)
-            sum_of_parts += part[j]
-        loss[i] = math.log(total) - largest_part - math.log(sum_of_parts)
-        for j in range(n_components):
-            share = part[j] / sum_of_parts
-            pull, stretch, of_location, of_scale = slopes(distance[j], tail)
-            gradient[i, j] = share * (1.0 - stretch)
-            if scores[i, j] < floor and gradient[i, j] > 0:
-                gradient[i, j] = 0.0
-            curvature[i, j] = share * of_scale + _LEAST_CURVATURE
-            prior = weight[j] / total
-            gradient[i, n_components + j] = prior - share
-            curvature[i, n_components + j] = prior * (1.0 - prior) + _LEAST_CURVATURE
-            if has_locations:
-                narrowness = math.exp(-max(scores[i, j], floor))
-                gradient[i, 2 * n_components + j] = -share * narrowness * pull
-                curvature[i, 2 * n_components + j] = share * narrowness * narrowness * of_location + _LEAST_CURVATURE
+            narrow, far, prior, joint = narrowness[j], distance[j], weight[j], part[j]
+            for r in range(size):
+                share, own = joint[r] / sum_of_parts[r], prior[r] / total[r]
+                pull, stretch, of_location, of_scale = slopes(far[r], tail)
+                slope = share * (1.0 - stretch)
+                gradient[first + r, j] = 0.0 if scores[first + r, j] < floor and slope > 0 else slope
+                curvature[first + r, j] = share * of_scale + _LEAST_CURVATURE
+                gradient[first + r, n_components + j] = own - share
+                curvature[first + r, n_components + j] = own * (1.0 - own) + _LEAST_CURVATURE
+                if has_locations:
+                    known = share * narrow[r]
+                    gradient[first + r, 2 * n_components + j] = -known * pull
+                    curvature[first + r, 2 * n_components + j] = known * narrow[r] * of_location + _LEAST_CURVATURE
+
+
+@inlined_kernel
+def _densities(t, size, tail, out, bits):
+    """out[:size] <- densities at t[:size] of a tail; one loop for each, so that it runs in vector units."""
+    if tail == NORMAL:
+        for r in range(size):
+            out[r] = -0.5 * t[r] * t[r]
+        exp_tile(out, size, bits)
+        for r in range(size):
+            out[r] *= PEAK[tail]
+        return
+    degrees, peak = DEGREES[tail], PEAK[tail]
+    for r in range(size):
+        out[r] = 1.0 / (1.0 + t[r] * t[r] / degrees)
+    if tail == T1:
+        for r in range(size):
+            out[r] *= peak
+    elif tail == T2:
+        for r in range(size):
+            out[r] *= peak * math.sqrt(out[r])
+    elif tail == T3:
+        for r in range(size):
+            out[r] *= peak * out[r]
+    elif tail == T5:
+        for r in range(size):
+            out[r] *= peak * out[r] * out[r]
+    else:
+        for r in range(size):
+            square = out[r] * out[r]
+            out[r] *= peak * square * square * math.sqrt(out[r])
+
+
+@ordered_kernel
+def _far_out(scores, largest, distance, tail, floor, part):
+    """A row's loss by logarithms but for its weights' sum; part (J,) <- the components' shares in the row."""
+    n_components = len(part)
+    most, total = -np.inf, 0.0
+    for j in range(n_components):
+        part[j] = scores[n_components + j] - largest - max(scores[j], floor) + log_density(distance[j], tail)
+        most = max(most, part[j])
+    for j in range(n_components):
+        part[j] = math.exp(part[j] - most)
+        total += part[j]
+    for j in range(n_components):
+        part[j] /= total
+    return -most - math.log(total)
 
 
 @inlined_kernel

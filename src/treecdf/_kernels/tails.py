@@ -16,7 +16,7 @@ _LOG_PEAK = np.array(  # log density at zero
     [math.lgamma((v + 1) / 2) - math.lgamma(v / 2) - math.log(v * math.pi) / 2 for v in DEGREES[:-1]]
     + [-math.log(2 * math.pi) / 2]
 )
-_PEAK = np.exp(_LOG_PEAK)
+PEAK = np.exp(_LOG_PEAK)
 _ROOT = np.sqrt(DEGREES)
 _ROOT_HALF = math.sqrt(0.5)
 _SMALL_ANGLE = 0.25  # below, closed forms of odd degrees of freedom lose digits to cancellation
@@ -50,18 +50,18 @@ def log_density(t, tail):
 def density(t, tail):
     """Density at t of a tail: faster than `log_density`, and 0 far out."""
     if tail == NORMAL:
-        return _PEAK[tail] * math.exp(-0.5 * t * t)
+        return PEAK[tail] * math.exp(-0.5 * t * t)
     share = 1.0 / (1.0 + t * t / DEGREES[tail])
     if tail == T1:
-        return _PEAK[tail] * share
+        return PEAK[tail] * share
     if tail == T2:
-        return _PEAK[tail] * share * math.sqrt(share)
+        return PEAK[tail] * share * math.sqrt(share)
     square = share * share
     if tail == T3:
-        return _PEAK[tail] * square
+        return PEAK[tail] * square
     if tail == T5:
-        return _PEAK[tail] * square * share
-    return _PEAK[tail] * square * square * share * math.sqrt(share)
+        return PEAK[tail] * square * share
+    return PEAK[tail] * square * square * share * math.sqrt(share)
 
 
 @inlined_kernel

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -45,6 +45,12 @@ class TrainingRows:
             return TrainingRows(z, table.y[:, 0], table.weight, fold, may_be_held=may_be_held)
         ends = np.hstack([cells.lower, cells.upper])
         return TrainingRows(z, cells.value[:, 0], table.weight, fold, ends=ends, may_be_held=may_be_held)
+
+    def take(self, chosen: Ints) -> TrainingRows:
+        """Some of the rows (m,)."""
+        x, y, weight = (part[chosen] for part in (self.x, self.y, self.weight))
+        ends = None if self.ends is None else self.ends[chosen]
+        return replace(self, x=x, y=y, weight=weight, fold=self.fold[chosen], ends=ends)
 
     @property
     def observed(self) -> Array:

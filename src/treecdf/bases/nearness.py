@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 from scipy.spatial import KDTree
 
-from treecdf._common.typing import Array
+from treecdf._common.typing import Array, Ints
 from treecdf.bases.mean import TrainingRows
 
 N_NEAR = 5  # rows that are looked at
@@ -46,8 +46,8 @@ class Nearness:
     smallest: Array  # (2,): smallest log distances of training rows to those of other folds
 
     @staticmethod
-    def cross_fit(rows: TrainingRows, metric: Array, most: int) -> tuple[Nearness, Nearby]:
-        """The rows to remember, `most` at most, and what those of other folds say of each training row.
+    def cross_fit(rows: TrainingRows, metric: Array, most: int, asked: Ints | None = None) -> tuple[Nearness, Nearby]:
+        """The rows to remember, `most` at most, and what those of other folds say of each training row that is asked.
 
         Copies of a row are one row and rows of a group share a fold, so a training row never sees itself.
         """
@@ -55,10 +55,11 @@ class Nearness:
         if len(kept) > most:  # a generator of its own, so that what comes after does not depend on it
             kept = np.sort(np.random.default_rng(0).permutation(len(kept))[:most])
         points, anywhere = rows.x[kept] * metric, np.full(2, -np.inf)
-        distance, value, spread = np.empty((len(rows.x), 2)), np.empty(len(rows.x)), np.empty(len(rows.x))
+        x, fold = (rows.x, rows.fold) if asked is None else (rows.x[asked], rows.fold[asked])
+        distance, value, spread = np.empty((len(x), 2)), np.empty(len(x)), np.empty(len(x))
         for f in range(int(rows.fold.max()) + 1):
-            here, others = rows.fold == f, rows.fold[kept] != f
-            found = Nearness(metric, points[others], rows.y[kept[others]], anywhere)(rows.x[here])
+            here, others = fold == f, rows.fold[kept] != f
+            found = Nearness(metric, points[others], rows.y[kept[others]], anywhere)(x[here])
             distance[here], value[here], spread[here] = found.log_distance, found.value, found.log_spread
         near = Nearness(metric, points, rows.y[kept], distance.min(axis=0))
         return near, Nearby(distance, value, spread)

@@ -16,7 +16,7 @@ import numpy as np
 
 from treecdf._common.steps import Steps
 from treecdf._common.telling import part
-from treecdf._common.typing import Array
+from treecdf._common.typing import Array, Ints
 from treecdf._kernels.tails import T5
 from treecdf.bases.components import Learnt, choose_tail, make_loss
 from treecdf.bases.learners.boosting import BoostedScores, BoostingSettings, boost_scores
@@ -55,6 +55,7 @@ class Stack:
     learners: Sequence[Learner]
     scales: BoostingSettings
     n_remembered: int = 0  # training rows that are remembered for their nearness at most; 0: it is not looked at
+    n_look: int | None = None  # rows of first looks at most; None: all rows
 
     def cross_fit(
         self, rows: TrainingRows, step: float, floor: float, rng: np.random.Generator, steps: Steps
@@ -72,30 +73,47 @@ class Stack:
         boosting = _Boosting(mean, location, None, rows, floor, rng, steps)
         simple = self._simple(boosting, trends)
         look = replace(self.scales, rate=_RATE_OF_LOOK, max_rounds=_ROUNDS_OF_LOOK, patience=_PATIENCE_OF_LOOK)
+        seen = self._seen(rows)
+        few = boosting if seen is None else boosting.take(seen)
         with part("tails and slopes of the components", _SHARE_OF_MEAN, _SHARE_OF_MEAN + 0.2):
-            first = _cheapest([boosting.run(look, boosting.start(), trend, T5) for trend in trends])
-        boosting, first = self._nearer(boosting, first, look)
+            looks = [few.run(look, few.start(), _taken(trend, seen), T5) for trend in trends]
+        first = _cheapest(looks)
+        trend = trends[[one is first for one in looks].index(True)]
+        boosting, first = self._nearer(boosting, few, seen, first, look)
         constant = simple[0]
-        if any(one.loss < first.loss for one in simple):
+        if any(one.loss_at(seen, rows.weight) < first.loss for one in simple):
             return _cheapest(simple).unless_chance(constant, rows.weight).learnt()
         with part("scales and weights of the components", _SHARE_OF_MEAN + 0.2, 1.0):
-            full = boosting.run(self.scales, first.moved(), first.trend, first.tail)
+            full = boosting.run(self.scales, first.moved(), trend, first.tail)
         # Length scales of a process are tuned on all rows: left-out ones gain by that what new ones do not.
         price = _WORTH_A_LENGTH * rows.x.shape[1] / full.weight if any(map(_is_process, mean.names)) else 0.0
         best = _cheapest([*simple, replace(full, loss=full.loss + price)])
         return best.unless_chance(constant, rows.weight).learnt()
 
-    def _nearer(self, boosting: _Boosting, without: _Boosted, look: BoostingSettings) -> tuple[_Boosting, _Boosted]:
-        """The boosting and its first look, with the nearness of training rows if that surely helps."""
+    def _seen(self, rows: TrainingRows) -> Ints | None:
+        """The rows (m,) of first looks; None: all."""
+        if self.n_look is None or len(rows.y) <= self.n_look:
+            return None
+        return np.sort(np.random.default_rng(0).permutation(len(rows.y))[: self.n_look])
+
+    def _nearer(
+        self, boosting: _Boosting, few: _Boosting, seen: Ints | None, without: _Boosted, look: BoostingSettings
+    ) -> tuple[_Boosting, _Boosted]:
+        """The boosting and its first look, with the nearness of training rows if that surely helps.
+
+        few: the boosting of the rows (m,) that are `seen` in looks; None: all.
+        """
         best, chosen = without, boosting
-        rows = boosting.rows
-        for metric in _metrics(boosting.mean, rows) if self.n_remembered else ():
-            near = Nearness.cross_fit(rows, metric, self.n_remembered)
-            nearer = replace(boosting, near=near)
+        rows, most = boosting.rows, self.n_remembered
+        for metric in _metrics(boosting.mean, rows) if most else ():
+            near = Nearness.cross_fit(rows, metric, most, seen)
+            nearer = replace(few, near=near)
             # A generator of its own: without nearness the base is the same as if nobody had looked.
             second = nearer.run(look, nearer.start(), without.trend, T5, np.random.default_rng(0))
-            if second.loss < best.loss and second.is_surely_better(without, rows.weight):
-                best, chosen = second, nearer
+            if second.loss < best.loss and second.is_surely_better(without, few.rows.weight):
+                best, chosen = second, replace(boosting, near=near)
+        if seen is not None and chosen.near is not None:
+            chosen = replace(chosen, near=Nearness.cross_fit(rows, chosen.near[0].metric, most))
         return chosen, best
 
     def _simple(self, boosting: _Boosting, trends: Sequence[Trend]) -> list[_Boosted]:
@@ -136,6 +154,10 @@ class _Boosted:
     each: Array  # (n,): negative log-likelihood of each
     weight: float  # of all rows
 
+    def loss_at(self, seen: Ints | None, weight: Array) -> float:
+        """The loss of some rows (m,) only, of which all have weights (n,); None: of all."""
+        return self.loss if seen is None else float(np.average(self.each[seen], weights=weight[seen]))
+
     def is_surely_better(self, other: _Boosted, weight: Array) -> bool:
         """Whether rows of this weight (n,) are more likely than by the other, and not by chance."""
         gain = other.each - self.each
@@ -156,6 +178,11 @@ class _Boosted:
         """The components as a base needs them."""
         scores = self.scores.moved(self.shift, len(self.scores.start) // 2)
         return Learnt(Stacked(self.mean, self.trend[0], scores, self.near), self.left_out, self.tail)
+
+
+def _taken(trend: Trend, seen: Ints | None) -> Trend:
+    """A trend of some rows (m,) only; None: of all."""
+    return trend if seen is None else (trend[0], trend[1][seen])
 
 
 def _cheapest(found: Sequence[_Boosted]) -> _Boosted:
@@ -186,6 +213,10 @@ class _Boosting:
     def only(self, k: int) -> _Boosting:
         """The same with one component, the one that the k-th of the best learners has."""
         return replace(self, mean=self.mean.only(int(self.mean.components[k])), means=self.means[:, [1 + k]])
+
+    def take(self, seen: Ints) -> _Boosting:
+        """The same of some rows (m,) only, without nearness."""
+        return replace(self, means=self.means[seen], near=None, rows=self.rows.take(seen))
 
     def start(self) -> Array:
         """Log scales and logits (2 J,) where boosting begins."""

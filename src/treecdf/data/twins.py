@@ -16,6 +16,8 @@ _ASKED_ROWS = 500  # rows whose nearest others are looked for
 _CHUNK_ROWS = 50  # of them at a time, to bound memory
 _CROWD = 30  # the distance to the nearest of so many rows is what is usual around a row
 _NEAR_COPY = 0.005  # of it: what is nearer is a copy with some noise; by chance 14 % of the rows on a curve are so near
+_ASKED_NEIGHBOURS = 3000  # rows that are asked what the nearest others tell
+_SMALLEST_ERROR = 1e-3  # standard deviations of the outcome that are added to errors before logarithms are taken
 _BY_CHANCE = 0.1  # twins of a row that chance would give, at most: more are no sign of groups
 
 
@@ -63,6 +65,29 @@ def note_on_near_copies(x: Array, y: Array) -> tuple[str, ...]:
         f"note: {share:.0%} of the rows are another row but for very little, outcomes included; if they are the same "
         "thing measured again, pass groups= to fit, or intervals for new ones will be too narrow",
     )
+
+
+def worth_of_near_rows(x: Array, y: Array, share: float) -> float:
+    """How much more the nearest of all rows tells of outcomes y (n, d) than the nearest of a share of them.
+
+    It is the mean difference of the logarithms of its errors, of rows that are asked; covariates x (n, q). Rows are in
+    a random order.
+    """
+    spread = y.std(axis=0)
+    y = (y - y.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
+    x = np.nan_to_num((x - np.nanmean(x, axis=0)) / np.maximum(np.nanstd(x, axis=0), 1e-12))
+    n_asked = min(_ASKED_NEIGHBOURS, len(x) // 5)
+    points, values, n_fewer = x[n_asked:], y[n_asked:], round(share * (len(x) - n_asked))
+    # Squared distances up to the row's own length, which does not change their order, as one product
+    asked = np.column_stack([-2 * x[:n_asked], np.ones(n_asked)]).astype(np.float32)
+    others = np.column_stack([points, (points**2).sum(axis=1)]).astype(np.float32).T
+    nearest = np.empty((2, n_asked), np.int64)
+    for i in range(0, n_asked, _CHUNK_ROWS):
+        squared = asked[i : i + _CHUNK_ROWS] @ others
+        for k, m in enumerate((n_fewer, len(points))):
+            nearest[k, i : i + len(squared)] = squared[:, :m].argmin(axis=1)
+    of_fewer, of_all = np.log(np.abs(values[nearest] - y[:n_asked]) + _SMALLEST_ERROR)
+    return float((of_fewer - of_all).mean())
 
 
 def _is_near_copy(table: Array) -> Bools:

@@ -34,20 +34,20 @@ from treecdf.data.table import (
     read_table,
     read_weights,
 )
-from treecdf.data.twins import note_on_near_copies, note_on_twins
+from treecdf.data.twins import note_on_near_copies, note_on_twins, worth_of_near_rows
 from treecdf.estimators.progress import Progress, expected_work, reporter, say_once
 from treecdf.estimators.state import schema_state
 from treecdf.flows.learnt import count_trees
 from treecdf.flows.results import EndedStage, history_table, without_reach_of_last
 from treecdf.flows.summary import note_on_memory, note_on_repeats
 from treecdf.persist.checkpoint import NoCheckpoint
-from treecdf.training.defaults import ROWS_READ_WHOLE
+from treecdf.training.defaults import NEAR_ROWS_TELL, ROWS_READ_WHOLE, SHARE_OF_SMALL_SAMPLE
 from treecdf.training.ensemble import Ensemble, fit_ensemble
 from treecdf.training.growing.screening import notes_on_width
 from treecdf.training.importance import importances
 from treecdf.training.jobs import ONE_BLAS_THREAD, Workers, n_threads
 from treecdf.training.parameters import check_together
-from treecdf.training.plan import Plan, is_conditional, make_plan
+from treecdf.training.plan import OfLargeTable, Plan, is_conditional, make_plan
 from treecdf.training.recording import Recording, learn_recording
 from treecdf.training.settings import FitSettings
 from treecdf.training.sources.memory import MemoryPieces
@@ -74,8 +74,12 @@ def fit_table(
     validation: Given | None,
     checkpoint: NoCheckpoint,
     exposure: ArrayLike | None = None,
+    sample: OfLargeTable | None = None,
 ) -> FittedState:
-    """Fit to a table in memory, with validation rows if there are any."""
+    """Fit to a table in memory, with validation rows if there are any.
+
+    sample: what is known of it as a sample of a large table, on all others of which trees will be grown.
+    """
     X, y, sample_weight, groups = train
     rng = checkpoint.generator(settings.random_state)
     how = settings.categorical_features, rng
@@ -101,7 +105,8 @@ def fit_table(
         settings = replace(settings, base="box", structure="joint", stages=None, rotations=None, max_trees=0)
     if exposure is not None:
         table = as_rates(table)
-    plan = make_plan(settings, len(table), table.x.shape[1], bounds, has_repeats(table.y))
+    sample = sample if recording.grid is None else None  # no trees will be grown on the other rows
+    plan = make_plan(settings, len(table), table.x.shape[1], bounds, has_repeats(table.y), sample)
     recipes = [recipe for recipe in (plan.conditional, *plan.joint.values()) if recipe is not None]
     told = notes_on_width(recipes, table.x.shape[1]) + told
     recording = replace(recording, notes=recording.notes + told)
@@ -173,7 +178,10 @@ def _fit_sampled(
 ) -> FittedState:
     """The model of a sample of the rows, with trees of all other rows unless it is on a grid."""
     sampled, given = sampled.drawn()
-    state = fit_table(settings, given, validation, checkpoint)
+    known = OfLargeTable(_do_near_rows_tell(settings, given))
+    if settings.effort == "fast" and not known.near_rows_tell:
+        sampled, given = sampled.smaller().drawn()
+    state = fit_table(settings, given, validation, checkpoint, sample=known)
     n = len(given[0])
     if n == sampled.n_rows:
         return state
@@ -196,6 +204,12 @@ def _fit_sampled(
         "n_trees_": count_trees(refined.mixture()),
     }
     return FittedState(state.attributes | more, refined.missing, state.ended + refined.ended)
+
+
+def _do_near_rows_tell(settings: FitSettings, given: Given) -> bool:
+    """Whether a sample of fewer rows would tell surely less, as they would be less near to new ones."""
+    table = learn_table(*given, settings.categorical_features, np.random.default_rng(0))[0]
+    return worth_of_near_rows(table.x, table.y, SHARE_OF_SMALL_SAMPLE) > NEAR_ROWS_TELL[settings.effort]
 
 
 def _refined(settings: FitSettings, sampled: Sampled, state: FittedState) -> Ensemble | None:

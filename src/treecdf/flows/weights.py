@@ -81,8 +81,7 @@ def maximise(log_prob: Array, weight: Array, prior: Array) -> Array:
     density = np.exp(log_prob - log_prob.max(axis=1, keepdims=True))
     weights = prior / prior.sum()
     for _ in range(_N_STEPS):
-        joint = density * weights
-        given = weight @ (joint / joint.sum(axis=1, keepdims=True)) + prior
+        given = (weight / (density @ weights)) @ density * weights + prior
         last, weights = weights, given / given.sum()
         if np.abs(weights - last).max() < _CONVERGED:
             return weights

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+
 from treecdf.bases.boosted_mixture import MixtureBoosting
 from treecdf.bases.learners import BoostedMean, GaussianProcess, Lasso, Learner, Neighbours, Network, Polynomial
 from treecdf.bases.learners.boosting import BoostingSettings
@@ -56,6 +58,14 @@ ROWS_READ_WHOLE = 50_000
 # Rows of larger ones that the model is first learnt from, in memory, before trees are grown on all others: of 20,000
 # kin40k is as good, protein half a nat worse (ADR 41).
 ROWS_OF_SAMPLE = 50_000
+# Share of such a sample that a fast fit learns from where near rows tell little, and folds there (ADR 49).
+SHARE_OF_SMALL_SAMPLE = 0.4
+FOLDS_OF_SMALL_SAMPLE = 2
+# How much nearer, in logarithms, the outcome of the nearest row of a sample has to be than that of the nearest row of
+# a small one, to be asked: protein .41, kin40k .06 to .1, a smooth truth .06 to .11, noisy ones below .03 (ADR 49).
+NEAR_ROWS_TELL = {"fast": 0.2, "default": 0.04, "best": -np.inf}
+# Rows of a sample that the first looks at tails, slopes and nearness are taken at (ADR 49).
+ROWS_OF_LOOK = 10_000
 # Rows from which on trees learn at one and a half times the rate, and scales at twice, to bound time.
 HUGE_ROWS = 20_000
 # Covariates from which on a lasso is tried, which looks for the few that matter.

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from treecdf._common.protocols import Clusterer, Regressor
 from treecdf._common.typing import Array, Bound
 from treecdf.bases.components import ComponentLearner, MixtureLearner
-from treecdf.bases.learners import Learner, as_learner
+from treecdf.bases.learners import Learner, Neighbours, as_learner
 from treecdf.bases.stacked import Stack
 from treecdf.training.classifiers import MLP, BoostedTrees, Constant, Logistic, NodeClassifier, as_node_classifier
 from treecdf.training.defaults import (
@@ -22,6 +22,7 @@ from treecdf.training.defaults import (
     FEWEST_ROWS_OF_MIXTURE,
     FOLDS,
     FOLDS_OF_HUGE_TABLES,
+    FOLDS_OF_SMALL_SAMPLE,
     HUGE_ROWS,
     MANY_ROWS,
     MEMBERS,
@@ -30,6 +31,7 @@ from treecdf.training.defaults import (
     MOST_SMOOTH_COVARIATES,
     ROTATIONS,
     ROWS_OF_DEEP_NODE,
+    ROWS_OF_LOOK,
     SUBSAMPLE,
     TREES_ON_MANY_ROWS,
     WORTH_TREES,
@@ -66,6 +68,13 @@ BASE_NAMES = ("auto", *CONDITIONAL_NAMES, *UNCONDITIONAL_NAMES)
 
 
 @dataclass(frozen=True)
+class OfLargeTable:
+    """What is known of rows that are a sample of a large table."""
+
+    near_rows_tell: bool  # whether the nearest of more rows tells much more (ADR 49)
+
+
+@dataclass(frozen=True)
 class Plan:
     """What to train: one-outcome flows, joint flows or both."""
 
@@ -81,12 +90,24 @@ class Plan:
     validation_fraction: float
 
 
-def make_plan(settings: FitSettings, n: int, q: int, bounds: Sequence[Bound], has_repeats: bool = False) -> Plan:
+def make_plan(
+    settings: FitSettings,
+    n: int,
+    q: int,
+    bounds: Sequence[Bound],
+    has_repeats: bool = False,
+    sample: OfLargeTable | None = None,
+) -> Plan:
     """What to train on n rows of q covariates and outcomes with these bounds.
 
-    has_repeats: whether several outcomes come together in the same combinations again and again.
+    has_repeats: whether several outcomes come together in the same combinations again and again. sample: what is
+    known of the rows as a sample of a large table, on all others of which trees will be grown; None if they are none.
     """
     d = len(bounds)
+    if settings.effort == "best":
+        sample = None
+    if sample is not None:
+        n = max(n, HUGE_ROWS + 1)  # a sample is learnt from as large tables are, however many rows are in it
     recipe = Recipe(
         stages=(),
         growth=_growth(settings, d),
@@ -100,8 +121,11 @@ def make_plan(settings: FitSettings, n: int, q: int, bounds: Sequence[Bound], ha
     rotations = rotation_matrices(settings.rotations if d > 1 else None, d)
     if is_conditional(settings, n, d):
         conditional = _conditional_recipe(settings, recipe, n)
+        if sample is not None and settings.stages is None:
+            conditional = replace(conditional, max_trees=0)
         if settings.base == "auto" and settings.stages is None and n >= FEWEST_ROWS_OF_MIXTURE:
-            mixtures["mixture"] = partial(default_mixture, effort=settings.effort)
+            if not _is_mixture_alone(settings, sample):
+                mixtures["mixture"] = partial(default_mixture, effort=settings.effort)
             mixtures["network"] = partial(default_network_mixture, effort=settings.effort)
         if d > 1 and _is_all_automatic(settings) and n <= MOST_ROWS_OF_JOINT_FLOWS:
             joint = _joint_families(replace(recipe, base=_unconditional("auto", bounds)), q, has_repeats)
@@ -111,10 +135,10 @@ def make_plan(settings: FitSettings, n: int, q: int, bounds: Sequence[Bound], ha
         joint["joint"] = replace(recipe, stages=stages, base=_unconditional(settings.base, bounds))
     return Plan(
         conditional=conditional,
-        base=partial(_component_learner, settings),
+        base=partial(_component_learner, settings, sample=sample),
         mixtures=mixtures,
         orders=_orders(d, settings.effort),
-        n_folds=_n_folds(settings.effort, n),
+        n_folds=FOLDS_OF_SMALL_SAMPLE if _is_mixture_alone(settings, sample) else _n_folds(settings.effort, n),
         joint=joint,
         rotations=rotations,
         weights=settings.weights,
@@ -249,17 +273,30 @@ def _read_stages(stages: Sequence[Stage] | None, default: Sequence[Stage]) -> tu
     return tuple((as_node_classifier(stage.classifier), stage.max_depth) for stage in chosen)
 
 
-def _component_learner(settings: FitSettings, n: int, q: int) -> ComponentLearner:
-    """How a conditional base is learnt from n rows of q covariates: by the user's regressors, or by the usual ones."""
-    if settings.base == "mixture":
+def _component_learner(settings: FitSettings, n: int, q: int, sample: OfLargeTable | None) -> ComponentLearner:
+    """How a conditional base is learnt from n rows of q covariates: by the user's regressors, or by the usual ones.
+
+    A sample of a large table is learnt from as large tables are, however many rows are in it.
+    """
+    if sample is not None:
+        n = max(n, HUGE_ROWS + 1)
+    if settings.base == "mixture" or _is_mixture_alone(settings, sample):
         return default_mixture(n, q, settings.effort)
     if settings.base == "network":
         return default_network_mixture(n, q, settings.effort)
     if isinstance(settings.base, str):
-        n_remembered = default_remembered(n, q) if settings.remember_rows else 0
         learners = default_learners(n, q, settings.effort, settings.remember_rows)
-        return Stack(learners, default_scales(n), n_remembered)
+        if sample is None or sample.near_rows_tell:
+            return Stack(learners, default_scales(n), default_remembered(n, q) if settings.remember_rows else 0)
+        learners = [learner for learner in learners if not isinstance(learner, Neighbours)]
+        return Stack(learners, default_scales(n), n_look=ROWS_OF_LOOK)
     return Stack([as_learner(regressor) for regressor in settings.base], default_scales(n))
+
+
+def _is_mixture_alone(settings: FitSettings, sample: OfLargeTable | None) -> bool:
+    """Whether a boosted mixture takes the place of the stack: in fast fits to large tables, unless near rows tell."""
+    is_automatic = settings.base == "auto" and settings.stages is None
+    return sample is not None and not sample.near_rows_tell and settings.effort == "fast" and is_automatic
 
 
 def _orders(d: int, effort: str) -> list[tuple[int, ...]]:
