@@ -21,7 +21,7 @@ from treecdf.training.boosting import _fit_trees
 from treecdf.training.context import TrainingContext
 from treecdf.training.growing.located import FoldRows, locate
 from treecdf.training.parameters import read_settings
-from treecdf.training.plan import OfLargeTable, refining_recipe
+from treecdf.training.plan import OfLargeTable, make_plan, refining_recipe
 from treecdf.training.sources.pieces import Pick, PieceReader
 
 pytest.importorskip("distributed")
@@ -340,3 +340,21 @@ def test_samples_never_part_groups():
     mask = Pick(0.5, 3).mask(x, x[:, 0], groups, 0).reshape(100, 10)
     assert (mask == mask[:, :1]).all()
     assert 0.2 < mask.mean() < 0.8
+
+
+@pytest.mark.parametrize("n_others", [999, 1000])
+def test_a_sample_that_leaves_too_few_rows_for_trees_is_learnt_from_as_a_table(monkeypatch, n_others):
+    """Or it would have no trees at all: none of its own, and none of all others."""
+    known = []
+
+    def plan(*args):
+        known.append(args[-1])
+        return make_plan(*args)
+
+    monkeypatch.setattr(treecdf.estimators.fitting, "make_plan", plan)
+    monkeypatch.setattr(treecdf.training.streaming, "ROWS_OF_SAMPLE", 10**6)  # all rows but those that are cut off
+    monkeypatch.setattr(treecdf.training.streaming.Sampled, "n_rows", N + n_others, raising=False)
+    monkeypatch.setattr(treecdf.estimators.fitting, "_do_near_rows_tell", lambda *_: True)
+    monkeypatch.setattr(treecdf.estimators.fitting, "_refined", lambda *_: None)
+    model(max_trees=0).fit(TABLE[COVARIATES], TABLE["z"])
+    assert (known[0] is None) == (n_others < 1000)

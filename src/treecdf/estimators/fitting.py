@@ -181,8 +181,8 @@ def _fit_sampled(
     known = OfLargeTable(_do_near_rows_tell(settings, given))
     if settings.effort == "fast" and not known.near_rows_tell:
         sampled, given = sampled.smaller().drawn()
-    state = fit_table(settings, given, validation, checkpoint, sample=known)
     n = len(given[0])
+    state = fit_table(settings, given, validation, checkpoint, sample=known if sampled.leaves_enough(n) else None)
     if n == sampled.n_rows:
         return state
     refined = None if state.missing else _refined(settings, sampled, state)

@@ -133,6 +133,10 @@ class Sampled:
             "there are too few groups, or too large ones, for a table of this size."
         )
 
+    def leaves_enough(self, n: int) -> bool:
+        """Whether there are enough other rows to grow trees on if n are in the sample."""
+        return self.n_rows - n >= _FEWEST_OTHERS
+
     def refine(
         self,
         settings: FitSettings,
