@@ -81,3 +81,13 @@ def test_near_rows_are_worth_what_the_nearest_of_more_rows_tells_more():
     # Of all rows 8 in 9 of those asked have a copy among the others, of .4 of them 5 in 9: the others err by about 1.
     assert 1.0 < worth_of_near_rows(near, known, 0.4) < 4.0
     assert worth_of_near_rows(near, known, 1.0) == 0.0
+
+
+@pytest.mark.parametrize("odd", [np.nan, 1e300])
+def test_near_rows_are_worth_the_same_beside_columns_of_nothing_and_in_huge_units(odd):
+    x = RNG.normal(size=(2000, 2))
+    y = np.sin(3 * x[:, :1])
+    plain = worth_of_near_rows(x, y, 0.2)
+    assert plain > 0.1
+    assert worth_of_near_rows(np.column_stack([x, np.full(2000, odd)]), y, 0.2) == pytest.approx(plain, abs=1e-6)
+    assert worth_of_near_rows(1e300 * x, 1e300 * y, 0.2) == pytest.approx(plain, abs=1e-6)

@@ -73,9 +73,7 @@ def worth_of_near_rows(x: Array, y: Array, share: float) -> float:
     It is the mean difference of the logarithms of its errors, of rows that are asked; covariates x (n, q). Rows are in
     a random order.
     """
-    spread = y.std(axis=0)
-    y = (y - y.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
-    x = np.nan_to_num((x - np.nanmean(x, axis=0)) / np.maximum(np.nanstd(x, axis=0), 1e-12))
+    x, y = _standardised(x), _standardised(y)
     n_asked = min(_ASKED_NEIGHBOURS, len(x) // 5)
     points, values, n_fewer = x[n_asked:], y[n_asked:], round(share * (len(x) - n_asked))
     # Squared distances up to the row's own length, which does not change their order, as one product
@@ -88,6 +86,17 @@ def worth_of_near_rows(x: Array, y: Array, share: float) -> float:
             nearest[k, i : i + len(squared)] = squared[:, :m].argmin(axis=1)
     of_fewer, of_all = np.log(np.abs(values[nearest] - y[:n_asked]) + _SMALLEST_ERROR)
     return float((of_fewer - of_all).mean())
+
+
+def _standardised(values: Array) -> Array:
+    """Columns (n, k) with mean 0 and standard deviation 1, missing values at 0; a constant column is 0."""
+    missing, known = np.isnan(values), np.nan_to_num(values)
+    unit = np.abs(known).max(axis=0)
+    known = known / np.where(unit > 0, unit, 1.0)  # squares of large numbers overflow
+    count = np.maximum((~missing).sum(axis=0), 1)
+    known = np.where(missing, 0.0, known - known.sum(axis=0) / count)
+    spread = np.sqrt((known**2).sum(axis=0) / count)
+    return np.asarray(known / np.where(spread > 1e-12, spread, np.inf))
 
 
 def _is_near_copy(table: Array) -> Bools:
