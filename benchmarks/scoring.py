@@ -13,7 +13,7 @@ from benchmarks.metrics import evaluate
 from benchmarks.rows import Run
 from benchmarks.simulations import SIMULATIONS, sse
 
-N_SIMULATED = 2000
+N_SIMULATED, N_FRESH = 2000, 10_000  # rows of a simulated set: to fit, to score
 VALIDATION_FRACTION = 0.1
 
 
@@ -28,9 +28,11 @@ def score_table(run: Run) -> dict:
 
 def score_simulation(run: Run) -> dict:
     """Fit one method on a simulated set whose rows the split number seeds; the score is the SSE."""
-    x, y = SIMULATIONS[run.dataset].sample(N_SIMULATED, np.random.default_rng(run.split))
-    model, report = fitted(run, x, y)
+    sample = SIMULATIONS[run.dataset].sample
+    model, report = fitted(run, *sample(N_SIMULATED, np.random.default_rng(run.split)))
+    x_fresh, y_fresh = sample(N_FRESH, np.random.default_rng([run.split, N_FRESH]))
     report["metrics"] = {
+        "log_lik": float(model.log_prob(x_fresh, y_fresh).mean()),
         "sse": sse(model.log_prob, run.dataset),
         "sse_exact": sse(model.log_prob, run.dataset, exact=True),
         "trees": int(np.sum(model.n_trees_)),
