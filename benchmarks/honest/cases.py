@@ -18,6 +18,7 @@ from benchmarks.honest.scoring import (
     try_rows,
     try_values,
 )
+from benchmarks.honest.truths import NOISES
 from benchmarks.honest.variants import try_files, try_variants
 
 METHODS = ("treecdf", "treecdf_fast")
@@ -103,6 +104,7 @@ BESIDE = {
     simple.student: "t regression",
     simple.polynomial: "least squares, cubic",
     simple.lasso: "lasso",
+    simple.best_without_covariates: "the best without covariates",
 }
 NORMAL, SCALES, SMOOTH = "linear, normal", "linear, normal with scale exp(0.6 x0)", "smooth, normal"
 _OPTIONS = {
@@ -131,6 +133,19 @@ CASES = {
         for n in (1000, 5000)
     },
     "skewed_1000": _rows("heavy", "skewed", "linear, gamma of shape 2", 1000, simple.least_squares),
+    **{
+        f"nothing_{noise}_{q}_{n}": _rows(
+            "independent",
+            f"nothing_{noise}_{q}",
+            f"{noise}, {q} columns",
+            n,
+            simple.best_without_covariates,
+            _behind(0.02 if noise == "normal" else 0.05, "the best without covariates"),
+        )
+        for noise in NOISES
+        for q in (5, 30)
+        for n in (50, 200, 1000)
+    },
     **{
         f"wide_{q}": _rows(
             "wide",

@@ -48,6 +48,11 @@ QUESTIONS = {
         (*COVERAGE, PARTS, *GAPS, SECONDS),
     ),
     "heavy": Question("Heavy tails, outliers, skewed noise", "The same.", (*COVERAGE, PARTS, *GAPS, SECONDS)),
+    "independent": Question(
+        "Nothing to learn",
+        "No covariate tells of y. Beside us the best of a normal, a Student t and a kernel density fitted to y alone.",
+        (*COVERAGE, *GAPS, SECONDS),
+    ),
     "wide": Question(
         "Wide tables",
         "More columns than are good for most learners.",

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 from scipy.special import expit, logsumexp
-from scipy.stats import binom, cauchy, gamma, norm, t
+from scipy.stats import binom, cauchy, gamma, lognorm, norm, t
 
 Generator = np.random.Generator
 SLOPES = np.array([1.0, -0.5, 0.25, 0.0, 0.0])
@@ -89,8 +89,18 @@ def _three_of_many(x):
     return x[:, 0] - x[:, 1] + 0.5 * x[:, 2]
 
 
+def _nothing(x):
+    return np.zeros(len(x))
+
+
+NOISES = {"normal": norm(), "t2": t(2), "cauchy": cauchy(), "lognormal": lognorm(1.0)}  # of y that no column tells of
 # Normal covariates, one outcome
 TRUTHS = {
+    **{
+        f"nothing_{name}_{q}": located(normal_columns(q), _nothing, 1.0, noise)
+        for name, noise in NOISES.items()
+        for q in (5, 30)
+    },
     "linear": located(normal_columns(5), linear, NOISE, norm()),
     "scales": located(normal_columns(5), linear, lambda x: NOISE * np.exp(0.6 * x[:, 0]), norm()),
     "t3": located(normal_columns(5), linear, NOISE, t(3)),
