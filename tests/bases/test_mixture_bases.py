@@ -244,6 +244,18 @@ def test_which_mixtures_are_worth_training(learner, flow, mixture, is_worth):
     assert (found is not None) == is_worth
 
 
+@pytest.mark.parametrize(("cells", "behind", "is_worth"), [(None, 0.02, True), (1, 0.02, False), (1, -0.01, True)])
+def test_networks_of_few_values_must_not_be_behind_at_the_look(cells, behind, is_worth, monkeypatch):
+    seen = np.arange(len(Y))
+    monkeypatch.setattr(ensemble, "look_at_mixture", lambda learner, *_: (learner, 1.0 - behind, seen))
+    parts = {"flow": SimpleNamespace(left_out=np.ones(len(Y)))}
+    table = SimpleNamespace(x=X, y=Y[:, None], weight=np.ones(len(Y)), cells=cells)
+    trainer = _Trainer(None, table, None, None, None)
+    parts["mixture"] = parts["flow"]
+    found = trainer._worth_training(LEARNERS["network"], table, np.arange(len(Y)) % 5, parts)
+    assert (found is not None) == is_worth
+
+
 def test_links_of_a_chain_have_the_bases_that_suit_them():
     y = np.column_stack([Y, 0.5 * Y + 0.1 * np.random.default_rng(2).normal(size=len(Y))])
     model = TreeFlowRegressor(effort="fast", random_state=0).fit(X, y)

@@ -24,11 +24,15 @@ def test_page_says_which_targets_are_met(tmp_path, monkeypatch):
     monkeypatch.setattr(flights, "Store", lambda name: Store(name, tmp_path))
     assert flights.flights_page() == []
     seconds = {"fit_cpu": 39.0, "three": 0.6, "ninety_nine": 2.0}
-    (run,) = flights.flights_runs(["treecdf"])
-    row = {"metrics": {"pinball": 8.4, "coverage": 0.93}, "seconds": seconds, "commit": "abc"}
-    Store("flights", tmp_path).append(vars(run) | row)
+    small, large = flights.flights_runs(["treecdf"])
+    row = {"metrics": {"pinball": 8.4, "coverage": 0.93}, "seconds": seconds, "commit": "abc", "peak_mib": 1234.5}
+    Store("flights", tmp_path).append(vars(small) | row)
     page = "\n".join(flights.flights_page())
-    assert "| treecdf | 8.400 | 0.930 | 39.0 |" in page
+    assert "| treecdf | 8.400 | 0.930 | 39.0 | 1,234 |" in page
+    assert "All flights" not in page
+    Store("flights", tmp_path).append(vars(large) | row | {"metrics": {"pinball": 7.9, "coverage": 0.9}})
+    page = "\n".join(flights.flights_page())
+    assert page.index("All flights") < page.index("| treecdf | 7.900 | 0.900 |")
     assert "| 90 % intervals cover | 0.930 | 0.89 to 0.92 | **no** |" in page
     assert "| processor seconds of a fit | 39.000 | at most 40 | yes |" in page
 

@@ -38,7 +38,9 @@ ALONE, LINKS = "the family 'flow'", "links of the chains"  # what is being train
 _HOPELESS = 0.1  # nats a row behind the best family: not worth training the rest of a family
 _NOT_WORTH_IT = 0.2  # nats a row that a mixture may be behind at a first look, on few rows, to be trained
 _NOT_WORTH_A_LOOK = 0.15  # nats a row that the boosted mixture may be behind for a look at networks
-_NOT_WORTH_A_NETWORK = 0.03  # nats a row that networks may be behind at that look, of few steps, to be trained
+# Nats a row that networks may be behind at that look, of few steps, to be trained; nothing where outcomes are on few
+# values: a network's loss takes two CDFs a row there, two thirds of the time of such a fit
+_NOT_WORTH_A_NETWORK = 0.03
 _WORTH_A_FAMILY = 0.001  # nats a row that a family of little weight has to add to the others
 _WORTH_A_FAMILY_IN_ALL = 5.0  # nats that any family has to add to the others, all rows together
 _SURE = 2.0  # standard errors that this has to be besides
@@ -228,7 +230,9 @@ class _Trainer:
         if self.validation is not None:
             seen = np.arange(len(self.validation))
         others = float(np.average(flow.left_out[seen], weights=self.left_out_rows.weight[seen]))
-        return decided if value > others - (_NOT_WORTH_A_NETWORK if is_network else _NOT_WORTH_IT) else None
+        few_values = table.cells is not None
+        behind = (0.0 if few_values else _NOT_WORTH_A_NETWORK) if is_network else _NOT_WORTH_IT
+        return decided if value > others - behind else None
 
     def _link_job(
         self, recipe: Recipe, outcome: int, given: Sequence[int], fold: Ints, learner: ComponentLearner | None = None
