@@ -76,7 +76,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(argv: list[str]) -> int:
-    """Run the command line and turn what goes wrong into a sentence; the exit code."""
+    """Run the command line and turn errors into sentences; returns the exit code."""
     parser = _parser()
     args = parser.parse_args(_with_joined_bounds(argv))
     if args.command is None:
@@ -97,7 +97,7 @@ def _run(argv: list[str]) -> int:
 
 
 def _complaint(error: Exception) -> str:
-    """A sentence about what went wrong, which tells the user's mistakes from ours."""
+    """A sentence about an error, which distinguishes mistakes of the user from bugs of treecdf."""
     if isinstance(error, MemoryError):
         return f"there is not enough memory ({error})" if str(error) else "there is not enough memory"
     if isinstance(error, OSError) and error.filename is not None:
@@ -109,7 +109,7 @@ def _complaint(error: Exception) -> str:
 
 
 def _with_joined_bounds(argv: Sequence[str]) -> list[str]:
-    """Arguments with `--bounds -50,50` as `--bounds=-50,50`: else argparse takes -50,50 for an option."""
+    """Arguments with `--bounds=-50,50` for `--bounds -50,50`, because argparse takes -50,50 for an option."""
     joined: list[str] = []
     for part in argv:
         is_after_bounds = bool(joined) and len(joined[-1]) > 2 and "--bounds".startswith(joined[-1])
@@ -121,7 +121,7 @@ def _with_joined_bounds(argv: Sequence[str]) -> list[str]:
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser that says why a file is missed that was named behind an option with several values."""
+    """A parser whose error explains why a file name after an option with several values is missing."""
 
     def error(self, message: str) -> NoReturn:
         """End with a complaint about the arguments."""
