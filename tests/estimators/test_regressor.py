@@ -104,7 +104,8 @@ def test_grid_search_maximises_the_likelihood():
 
 
 @pytest.mark.skipif(
-    sklearn.__version__.startswith(("1.6.", "1.7.")), reason="routes no weights to the score of a pipeline (issue 30937)"
+    sklearn.__version__.startswith(("1.6.", "1.7.")),
+    reason="routes no weights to a pipeline's score",
 )
 def test_weights_are_routed_through_pipeline_and_search():
     weight = np.random.default_rng(5).integers(0, 3, size=len(X))
