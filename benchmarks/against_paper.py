@@ -22,9 +22,9 @@ EXTRA_COLUMNS = {
 }
 
 VERDICT_NOTE = (
-    "The verdict compares our mean with the paper's: better or worse where they differ by more than one standard "
-    "error of the difference, the root of the sum of both squared standard errors, and within otherwise. One run of "
-    "ours has no standard error; then the paper's stands alone."
+    "The verdict compares our mean with the paper's: better or worse if they differ by more than one standard error of "
+    "the difference (the root of the sum of both squared standard errors), else within. A single run of ours has no "
+    "standard error; then the paper's is used alone."
 )
 
 

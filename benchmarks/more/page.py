@@ -27,10 +27,11 @@ def more_page() -> list[str]:
     return [
         "# Tables of many kinds",
         "",
-        "Tables as people have them: few rows, text, gaps, dates, atoms, few values, copies of rows, outcomes over "
-        "orders of magnitude. Mean ± standard error over splits (a tenth of the rows is tested), one thread. They were "
-        "looked at while the model was made. NGBoost is stopped early, the forest has its defaults, LightGBM has 500 "
-        "trees for each of 20 levels; these three get levels of text as numbers, and medians for missing values.",
+        "Tables with few rows, text, missing values, dates, atoms, outcomes of few values, copies of rows, or "
+        "outcomes over orders of magnitude. Mean ± standard error over splits (a tenth of the rows is the test set), "
+        "one thread. The model was developed while looking at these tables. NGBoost has early stopping, the forest "
+        "has its defaults, LightGBM has 500 trees for each of 20 levels; these three get categories as numbers, and "
+        "medians for missing values.",
         "",
         f"CRPS of `treecdf`, beyond two standard errors of the paired difference: {_counts(names, groups)}.",
         "",

@@ -15,11 +15,12 @@ LARGEST_SHOWN = 99.0  # gaps beyond are told as such
 Cells = dict[str, dict[str, list[dict]]]  # good rows by case and method
 
 METHOD_NOTES = (
-    "`mdn` is a mixture density network of five normals stopped early; `mdn_folds` the equal mixture of five such "
-    "networks of eight normals, each trained without a fold; `nsf` zuko's neural spline flow; `lightgbmlss_mixture` "
-    "and `lightgbmlss_spline` the mixture of normals and the spline flow of LightGBMLSS; `ngboost_early` NGBoost's "
-    "normal, stopped early; `quantile_forest` has no density and is in the table of CRPS; `paper` is our own flow "
-    "with the paper's settings. An empty cell was not run."
+    "`mdn` is a mixture density network of five normals with early stopping; `mdn_folds` is the equal mixture of five "
+    "such networks of eight normals, each trained without one fold; `nsf` is zuko's neural spline flow; "
+    "`lightgbmlss_mixture` and `lightgbmlss_spline` are the mixture of normals and the spline flow of LightGBMLSS; "
+    "`ngboost_early` is NGBoost's normal with early stopping; `quantile_forest` has no density and is only in the "
+    "table of CRPS; `paper` is our own flow with the paper's settings. Methods without a column, and empty cells, were "
+    "not run."
 )
 
 
@@ -32,9 +33,9 @@ def shapes_page() -> list[str]:
     return [
         "# Shapes: many modes that move, part and cross",
         "",
-        f"Models are fitted to rows of known densities and compared with the truth on {FRESH:,} fresh rows. The gap is "
-        "the mean of the true log density less the model's, in nats a row: 0 is the truth itself. Means over seeds; "
-        "seconds are those of the processor, one thread.",
+        f"Models are fitted to rows drawn from known densities and compared with the truth on {FRESH:,} fresh rows. "
+        "The gap is the mean of the true log density minus the model's, in nats per row: 0 is the truth itself. "
+        "Figures are means over seeds; seconds are processor seconds on one thread.",
         "",
         *_summary(cells),
         _done(cells),
@@ -43,25 +44,26 @@ def shapes_page() -> list[str]:
         "",
         "![True and learnt densities](shapes.png)",
         "",
-        "True densities p(y | x) and those learnt from 3,000 rows, x to the right and y up; of two outcomes their "
-        "joint density at x = 0.5. Drawn by `python -m benchmarks shapes --picture`.",
+        "True densities p(y | x) and densities learnt from 3,000 rows; x is horizontal and y vertical. For two "
+        "outcomes (`ring`, `moons`) their joint density at x = 0.5. Drawn by `python -m benchmarks shapes --picture`.",
         "",
         "## Gap to the truth",
         "",
-        f"The smallest gap is bold. The verdict is on `treecdf` against the best of the peers: ahead, level (at most "
+        "The smallest gap is bold. The verdict compares `treecdf` with the best peer: ahead, level (at most "
         f"{ALLOWED:g} nats behind) or behind.",
         "",
         *_table(cells, _gap, bold_lowest=True, verdicts=True),
         "",
         "## 90 % highest-density region: share of outcomes inside",
         "",
-        f"On {REGION_ROWS:,} of the fresh rows; 0.9 is right, and 0.88 to 0.92 is what chance allows.",
+        f"Computed on {REGION_ROWS:,} of the fresh rows. A perfect model has 0.9, or by chance 0.88 to 0.92.",
         "",
         *_table(cells, _mean_of("hdr_coverage", ".3f")),
         "",
-        "## CRPS over the truth's",
+        "## CRPS divided by the CRPS of the truth",
         "",
-        f"On {CRPS_ROWS:,} of the fresh rows, for one outcome; 1 is the truth itself.",
+        f"Computed on {CRPS_ROWS:,} of the fresh rows, for one outcome. 1 is as good as the truth; the smallest is "
+        "bold.",
         "",
         *_table(cells, _mean_of("crps_ratio", ".3f"), bold_lowest=True),
         "",
@@ -118,7 +120,7 @@ def _summary(cells: Cells) -> list[str]:
                 lines.append([method, words, *_counts(found)])
     header = ["method", "cases", "number", "ahead of every peer", "level with the best", "behind", "furthest behind"]
     demo = [f"{method} {value:.3f}" for method in METHODS if (value := _demo(cells, method)) is not None]
-    told = [f"README's demo, 3,000 rows, nats from the truth: {', '.join(demo)}.", ""] if demo else []
+    told = [f"README's demo, 3,000 rows, gap in nats per row: {', '.join(demo)}.", ""] if demo else []
     return [*markdown_table(header, lines), "", *told]
 
 
@@ -126,8 +128,8 @@ def _done(cells: Cells) -> str:
     """How much was run: a verdict on few peers says little."""
     every = {(run.dataset, run.method) for run in shapes_runs(1)}
     done = sum(name in cells and method in cells[name] for name, method in every)
-    told = f"{done} of {len(every)} pairs of a case and a method are measured"
-    return f"{told}; verdicts are against the peers that were run."
+    told = f"{done} of {len(every)} pairs of a case and a method have been measured"
+    return f"{told}; verdicts compare with the peers that were run on a case."
 
 
 def _counts(found: dict[str, float]) -> list[str]:

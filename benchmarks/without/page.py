@@ -75,17 +75,19 @@ def without_page() -> list[str]:
     return [
         "# What is lost without a part",
         "",
-        "The default model with one part taken out, less the whole one: nats a row of test log-likelihood, mean ± "
-        "standard error over the splits both have (of tables the first ones, of shapes one set of rows). A negative "
-        "number is what the part is worth. In brackets: processor seconds of the fit without it over those with it.",
+        "Test log-likelihood of the default model without one part minus that of the whole model, in nats per row: "
+        "mean ± standard error over common splits (the first splits of tables, one set of rows of known densities). A "
+        "negative number is what is lost without the part; +0.000 is often exactly nothing, because the fit does not "
+        "use the part on that set. In brackets: processor seconds of the fit without the part divided by those of the "
+        "whole.",
         "",
         *tables,
-        "## The most that a part is missed by",
+        "## The largest loss without each part",
         "",
-        *markdown_table(["without", "most missed", "on"], [_most_missed(part, sets, groups) for part in parts]),
+        *markdown_table(["without", "largest loss", "on"], [_most_missed(part, sets, groups) for part in parts]),
         "",
-        f"A part that is missed by less than {MISSED} nats on every set adds nothing here; it may on tables that are "
-        "larger or of another kind.",
+        f"A part whose largest loss is below {MISSED} nats adds nothing on these sets; it may on larger tables or on "
+        "tables of another kind.",
         "",
         *_where_trees_pay(groups),
         f"Made by `python -m benchmarks {NAME}`: {len(rows)} runs, commit "
@@ -120,7 +122,7 @@ def _most_missed(part: str, sets: list[str], groups: Groups) -> list[str]:
     lost = {one: _paired(groups[one, WHOLE], groups.get((one, f"without_{part}"), []))[0] for one in sets}
     means = {one: float(np.mean(values)) for one, values in lost.items() if len(values)}
     worst = min(means, key=means.__getitem__)
-    return [PARTS[part][0], f"{max(-means[worst], 0.0):.3f}", worst if means[worst] < 0 else ""]
+    return [PARTS[part][0], f"{max(0.0, -means[worst]):.3f}", worst if means[worst] < 0 else ""]
 
 
 def _where_trees_pay(groups: Groups) -> list[str]:
@@ -138,12 +140,12 @@ def _where_trees_pay(groups: Groups) -> list[str]:
     if not lines:
         return []
     return [
-        "## Where the trees after the base pay",
+        "## Where the trees after the base help",
         "",
-        "Trees are kept where rows left out gain by them; else the plan leaves them out. Nats a row that they add, by "
-        "kind of data, and on how many sets a model of all runs has any:",
+        "Trees are kept only if left-out rows gain by them. The table has, for each kind of data, on how many sets any "
+        "run kept trees, and the nats per row that they add:",
         "",
-        *markdown_table(["kind", "sets with trees", "nats that trees add"], lines),
+        *markdown_table(["kind of data", "sets with trees", "nats that trees add"], lines),
         "",
     ]
 

@@ -40,7 +40,7 @@ PARTS: dict[str, tuple[str, Callable]] = {
     "polynomial": ("polynomials of the mean", _less_learners("polynomial")),
     "process": ("Gaussian process", _less_learners("process")),
     "trees": ("boosted trees of the mean", _less_learners("trees")),
-    "lasso": ("sparse lines of the mean", _less_learners("lasso")),
+    "lasso": ("lasso of the mean", _less_learners("lasso")),
     "network_mean": ("network of the mean", _less_learners("network")),
     "nearness": ("nearness of training rows", _less_nearness),
     "flow_trees": ("trees after the base", _less_trees),

@@ -46,7 +46,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> object:
-    """A public name, imported from where it lives."""
+    """The public object of this name, imported from its module on first use."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
@@ -55,5 +55,5 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    """The public names, too, before they are imported."""
+    """Names of the module, with the public names that have not been imported yet."""
     return sorted({*globals(), *__all__})

@@ -1,4 +1,4 @@
-"""treecdf for skpro (extra `skpro`): a probabilistic regressor of its kind, and the distributions it predicts."""
+"""treecdf for skpro (extra `skpro`): a probabilistic regressor, and the distributions that it predicts."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class TreeFlowProba(BaseProbaRegressor):
 
 
 def _named(X: pd.DataFrame) -> pd.DataFrame:
-    """Columns that skpro numbered get names, as scikit-learn asks for."""
+    """The frame with names for columns that skpro numbered, because scikit-learn wants names that are text."""
     return X.rename(columns=str)
 
 
@@ -110,11 +110,11 @@ class TreeFlowDistribution(BaseDistribution):
         super().__init__(index=index, columns=columns)
 
     def _shaped(self, values: Array) -> Array:
-        """Numbers of the rows in the shape of the distribution: a column, or a scalar."""
+        """Values of the rows in the shape of the distribution: a column (n, 1), or a scalar."""
         return values.reshape(self.shape)
 
     def _of_rows(self, x: ArrayLike) -> Array:
-        """Outcomes or levels of the rows, (n, 1)."""
+        """Outcomes or levels of the rows as an array (n, 1)."""
         return np.asarray(x, dtype=np.float64).reshape(len(self.distribution), 1)
 
     def _log_pdf(self, x: Array) -> Array:

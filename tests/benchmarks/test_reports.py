@@ -142,7 +142,7 @@ def test_page_counts_the_verdicts_of_a_method(tmp_path, monkeypatch):
     assert [line for line in page if " cells" in line] == [
         '- `paper` against "Ours": 1 better, 2 within, 1 worse of 4 cells'
     ]
-    assert "KMN+ and MDN+ stand here with the figures of the paper" in "\n".join(page)
+    assert "KMN+ and MDN+ were run by the paper" in "\n".join(page)
 
 
 def test_dots_are_drawn_of_sets_that_the_subject_has(tmp_path):
@@ -396,7 +396,7 @@ def test_older_models_are_named_and_measured_again_alone(tmp_path, monkeypatch):
     for one in made:
         tables.Store("univariate").append(one)
     assert generations.note_on_age(made) == [
-        "**Older than today's model**, and to be measured again: `treecdf` (1 of 2 runs).",
+        "**Measured with an older version of the model**, and to be measured again: `treecdf` (1 of 2 runs).",
         "",
     ]
     assert generations.note_on_age(made[1:]) == []

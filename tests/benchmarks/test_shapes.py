@@ -239,9 +239,9 @@ def test_page_has_verdicts_and_a_summary(store):
     of_shapes = "| treecdf | shapes | 3 | 1 | 1 | 1 | rare, 3,000 rows: 0.100 |"
     assert of_shapes in text
     assert "| treecdf | unimodal controls | 1 | 1 | 0 | 0 |  |" in text
-    assert "README's demo, 3,000 rows, nats from the truth: treecdf 0.020, mdn 0.050, nsf 0.060." in text
+    assert "README's demo, 3,000 rows, gap in nats per row: treecdf 0.020, mdn 0.050, nsf 0.060." in text
     n_pairs = len(shapes_runs(1))
-    assert any(line.startswith(f"12 of {n_pairs} pairs of a case and a method are measured") for line in text)
+    assert any(line.startswith(f"12 of {n_pairs} pairs of a case and a method have been measured") for line in text)
     gaps = text[text.index("## Gap to the truth") :]
     assert any(line.endswith("| 3,000 | **0.020** | 0.050 | 0.060 |  | ahead by 0.030 |") for line in gaps)
     assert any(line.endswith("| 0.058 | **0.050** | 0.060 |  | level, 0.008 behind |") for line in gaps)

@@ -99,7 +99,7 @@ def test_commands_of_a_page_run_as_they_stand(page, tmp_path, monkeypatch):
 def test_the_first_command_installs_what_the_readme_shows():
     text = (ROOT / "README.md").read_text()
     assert 'pip install ".[plots,cli]"' in text.split("```sh")[1]
-    assert "treecdf warmup" in text.split("## Ten lines")[0]
+    assert "treecdf warmup" in text.split("## In Python")[0]
     assert "treecdf warmup" in (ROOT / "docs/index.md").read_text()
 
 

@@ -103,7 +103,10 @@ def test_grid_search_maximises_the_likelihood():
     assert cross_val_score(small(), X, Y, cv=KFold(2)) == pytest.approx(by_hand, rel=1e-12)
 
 
-@pytest.mark.skipif(sklearn.__version__.startswith("1.6."), reason="routes no weights to the score of a pipeline")
+@pytest.mark.skipif(
+    sklearn.__version__.startswith(("1.6.", "1.7.")),
+    reason="routes no weights to a pipeline's score",
+)
 def test_weights_are_routed_through_pipeline_and_search():
     weight = np.random.default_rng(5).integers(0, 3, size=len(X))
     with sklearn.config_context(enable_metadata_routing=True):

@@ -1,4 +1,4 @@
-"""Writing a file so that nobody ever sees half of it."""
+"""Writing a file so that it is never seen half-written."""
 
 from __future__ import annotations
 

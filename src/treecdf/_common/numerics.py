@@ -1,4 +1,4 @@
-"""Numbers near the ends of float64: where distances are cut, and moments that do not overflow."""
+"""Numbers near the limits of float64: limits of distances, and moments that do not overflow."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def weighted_moments(values: Array, weight: Array) -> Moments:
 
 
 def weighted_quantile(values: Array, weight: Array, level: float) -> float:
-    """The quantile of values (n,) of which each counts `weight` (n,) times; halfway if it is between two of them."""
+    """The quantile of values (n,) with weights (n,); the middle if it is between two values."""
     order = np.argsort(values, kind="stable")
     reached = np.cumsum(weight[order])
     sides = (np.searchsorted(reached, level * reached[-1], side) for side in ("left", "right"))
@@ -45,7 +45,7 @@ def weighted_quantile(values: Array, weight: Array, level: float) -> float:
 
 
 def counted_quantiles(z: Array, levels: ArrayLike, weight: Array) -> Array:
-    """Quantiles of values (n,), each there as often as its weight says, with straight lines between them."""
+    """Quantiles of values (n,), each repeated as often as its weight says, with linear interpolation."""
     order = np.argsort(z, kind="stable")
     reached = np.cumsum(weight[order])
     place = np.asarray(levels) * max(reached[-1] - 1, 0.0)
@@ -57,7 +57,7 @@ def counted_quantiles(z: Array, levels: ArrayLike, weight: Array) -> Array:
 
 
 def log_sum_exp(values: Array, axis: int = 1) -> Array:
-    """Log of the sum of exponentials along an axis that is kept: what SciPy gives, without its price for a few rows."""
+    """Log of the sum of exponentials along an axis that is kept: SciPy's result, faster for a few rows."""
     largest = values.max(axis=axis, keepdims=True)
     is_largest = values == largest
     count = is_largest.sum(axis=axis, keepdims=True)

@@ -1,4 +1,4 @@
-"""What treecdf asks of objects that users bring: frames, scikit-learn estimators, seeds."""
+"""The methods that are used of objects that users pass: frames, scikit-learn estimators, seeds."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Seed = (
 
 
 class Frame(Protocol):
-    """A table with named columns: a pandas or polars DataFrame, or anything alike."""
+    """A table with named columns: a pandas or polars DataFrame, or a similar class."""
 
     @property
     def columns(self) -> Iterable[Any]:
@@ -40,7 +40,7 @@ class Frame(Protocol):
 
 
 class SklearnEstimator(Protocol):
-    """What scikit-learn's estimators have in common."""
+    """The methods that all scikit-learn estimators have."""
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Parameters by name."""

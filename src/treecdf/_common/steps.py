@@ -1,4 +1,4 @@
-"""The steps of a training job (a learner, a tree): each can be stopped, or kept by a checkpoint."""
+"""The steps of a training job (a learner, a tree): each can be stopped, or stored in a checkpoint."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class Interrupted(Exception):
-    """A training job was interrupted before it had anything to keep."""
+    """A training job was interrupted before it had a usable result."""
 
 
 class Stop:
@@ -29,12 +29,15 @@ class Stop:
         self.path = path
 
     def __call__(self) -> bool:
-        """Whether somebody asked to stop."""
+        """Whether a stop was requested."""
         return self.path is not None and os.path.exists(self.path)
 
     @contextlib.contextmanager
     def children_ignore_interrupts(self) -> Iterator[None]:
-        """Within this block new processes ignore Ctrl-C: a terminal sends it to all of them, but one handles it."""
+        """Within this block new processes ignore Ctrl-C.
+
+        A terminal sends it to all processes, but only one handles it.
+        """
         with contextlib.ExitStack() as later:
             if self.path is not None:
                 if hasattr(signal, "pthread_sigmask"):  # so that one that comes meanwhile is not lost
@@ -86,7 +89,7 @@ class TreeRows(Protocol):
 
 
 class Steps:
-    """Does the steps of a training job; nothing is kept. A checkpoint has its own subclass, which keeps them."""
+    """Performs the steps of a training job without storing them; a checkpoint has a subclass that stores them."""
 
     result: Any = None  # what the job gave, if an earlier run of the fit had finished it
 
@@ -101,7 +104,7 @@ class Steps:
         shape: tuple[int, ...],
         fit: Callable[[], tuple[T, Array]],
     ) -> tuple[T, Array]:
-        """What `fit` returns: a part of the base with n_covariates inputs, and out-of-fold predictions (shape)."""
+        """The result of `fit`: a part of the base with n_covariates inputs, and out-of-fold predictions (shape)."""
         if self.stop():
             raise Interrupted
         return fit()
@@ -109,7 +112,7 @@ class Steps:
     def grow(
         self, rng: np.random.Generator, stage: int, rows: Sequence[TreeRows], grow: Callable[[], list[T]]
     ) -> list[T]:
-        """What `grow` returns, a tree for each of the rows; an empty list if somebody asked to stop."""
+        """The result of `grow`, a tree for each of the rows; an empty list if a stop was requested."""
         if self.stop():
             self.was_interrupted = True
             return []

@@ -1,6 +1,6 @@
-"""Telling how far a long computation is, from deep inside of it, without a parameter for that in every function.
+"""Progress of a long computation, reported from deep inside of it without a parameter in every function.
 
-Whoever wants to hear of it listens; what is done then in the same thread is told in parts of parts:
+A listener hears everything that is reported in its thread; parts can be divided into parts:
 
 >>> with listening(lambda words, done, begins: print(f"{done:.0%} {words}")):
 ...     with part("learner 1 of 2, boosted trees", 0.0, 0.5):
@@ -22,7 +22,7 @@ Listener = Callable[[str, float, bool], None]
 
 @dataclass(frozen=True)
 class _Part:
-    """A part of what a listener hears of: from where to where, in shares of the whole, and its words."""
+    """A part of a computation: its begin and end, as shares of the whole, and its words."""
 
     listener: Listener
     words: tuple[str, ...] = ()
@@ -39,7 +39,7 @@ _PART: ContextVar[_Part | None] = ContextVar("treecdf_part", default=None)
 
 @contextlib.contextmanager
 def listening(listener: Listener) -> Iterator[None]:
-    """Tell the listener of what is done in this block."""
+    """Report the progress of this block to the listener."""
     token = _PART.set(_Part(listener))
     try:
         yield
@@ -49,9 +49,9 @@ def listening(listener: Listener) -> Iterator[None]:
 
 @contextlib.contextmanager
 def part(words: str, begin: float = 0.0, end: float = 1.0) -> Iterator[None]:
-    """What is done in this block is a part of what is told: from where to where, in shares of the part around it.
+    """The progress of this block is that of a part, from begin to end, as shares of the part around it.
 
-    That it begins is told, unless it has no words of its own.
+    The beginning is reported unless the part has no words of its own.
     """
     around = _PART.get()
     if around is None:
@@ -68,20 +68,20 @@ def part(words: str, begin: float = 0.0, end: float = 1.0) -> Iterator[None]:
 
 
 def tell(words: str = "", done: float = 0.0) -> None:
-    """Say what is being done and which share of the part it belongs to is done; without a listener nothing happens."""
+    """Report the current work and the share of the current part that is done; without a listener nothing happens."""
     own = _PART.get()
     if own is not None:
         own.listener(": ".join((*own.words, words) if words else own.words), own.overall(done), not words)
 
 
 def share_done(done: float) -> float:
-    """The share of the whole that is done, from the share of the part that this is called in."""
+    """The share of the whole that is done, from the share of the current part."""
     own = _PART.get()
     return done if own is None else own.overall(done)
 
 
 def each_fold(n_folds: int) -> Iterator[int]:
-    """The numbers of the folds, 0, 1, ..., telling which of them is at work."""
+    """The numbers of the folds, 0, 1, ..., reporting the progress."""
     for f in range(n_folds):
         tell(f"fold {f + 1} of {n_folds}", f / n_folds)
         yield f

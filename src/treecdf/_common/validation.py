@@ -1,4 +1,4 @@
-"""Checks of settings, and one way to complain about them."""
+"""Checks of settings, with one form of error message."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from numbers import Integral, Real
 
 
 def check_setting(name: str, value: object, is_valid: bool, expected: str) -> None:
-    """Complain in one sentence: what was expected, then what came."""
+    """Raise a ValueError, unless `is_valid`, that says what was expected and what was given."""
     if not is_valid:
         raise ValueError(f"Expected {name} to be {expected}; got {value!r}.")
 

@@ -1,4 +1,4 @@
-"""Values of the outcome that have a probability of their own, given x."""
+"""Probabilities, given x, of values of the outcome that have a probability of their own."""
 
 from __future__ import annotations
 

@@ -64,20 +64,23 @@ class ComponentLearner(Protocol):
     def cross_fit(
         self, rows: TrainingRows, step: float, floor: float, rng: np.random.Generator, steps: Steps
     ) -> Learnt:
-        """The components; `step` is that of the outcomes' recording and `floor` the smallest log scale."""
+        """The fitted components; `step` is that of the outcomes' recording and `floor` the smallest log scale."""
         ...
 
 
 class MixtureLearner(ComponentLearner, Protocol):
-    """A learner that a cheap look can tell of whether it is worth its time."""
+    """A learner of components that a quick look on few rows and rounds can judge before it is trained in full."""
 
     def look(self, rows: TrainingRows, floor: float, rng: np.random.Generator) -> tuple[MixtureLearner, float, Ints]:
-        """The learner as the look decided it, the mean negative log-likelihood of left-out rows, and which (m,)."""
+        """The learner with settings chosen by a quick look, and how well it did.
+
+        The second value is the mean negative log-likelihood of left-out rows, the third the numbers (m,) of these rows.
+        """
         ...
 
 
 def describe_tail(tail: int) -> str:
-    """A tail in words."""
+    """A tail in words, for the summary."""
     if tail == NORMAL:
         return "normal"
     hint = " (its mean and standard deviation mean little)" if DEGREES[tail] <= 2 else ""

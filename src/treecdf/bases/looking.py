@@ -1,4 +1,4 @@
-"""A cheap look at a mixture: whether it may describe a table better than the stacked learners do."""
+"""A quick look at a mixture: whether it may describe a table better than the stacked learners do."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from treecdf.data.table import Table
 
 
 def look_at_mixture(learner: MixtureLearner, table: Table, fold: Ints) -> tuple[MixtureLearner, float, Ints]:
-    """A learner as a cheap look decided it, the mean log density of left-out rows, and which rows (m,) these are.
+    """The learner with settings chosen by a quick look, and how well it did.
 
-    The density is in the outcome's own unit.
+    The second value is the mean log density of left-out rows in the outcome's own unit, the third the numbers (m,) of
+    these rows.
     """
     rng = np.random.default_rng(0)  # of its own: families after it do not depend on whether there was a look
     standardize = Standardizer.fit(table.x, table.weight)

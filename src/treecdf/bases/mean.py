@@ -108,7 +108,7 @@ class Mean:
         return mean._of_use(), mean.locations(means)
 
     def _of_use(self) -> Mean:
-        """The same without learners that have no weight and no component: some of them hold training rows."""
+        """The same without learners that have neither weight nor component, some of which hold training rows."""
         used = np.flatnonzero((self.weights > 0) | np.isin(np.arange(len(self.names)), self.components))
         names = tuple(self.names[k] for k in used)
         predictors = tuple(self.predictors[k] for k in used)
@@ -126,7 +126,7 @@ class Mean:
         return Mean(("constant",), (level,), np.ones(1), np.empty(0, np.int64)), left_out
 
     def only(self, k: int) -> Mean:
-        """The learner of this number alone."""
+        """The mean of the k-th learner alone."""
         return Mean((self.names[k],), (self.predictors[k],), np.ones(1), np.empty(0, np.int64))
 
     def locations(self, means: Array) -> Array:
@@ -146,7 +146,7 @@ def _middle(y: Array, weight: Array) -> float:
 
 
 def _components(error: Array, error_of_stack: float) -> Ints:
-    """Numbers of the learners that deserve a component beside the stack, from sums of squared errors (learners,)."""
+    """Numbers of the learners that get a component beside the stack, from sums of squared errors (learners,)."""
     if len(error) == 1:
         return np.empty(0, np.int64)
     best = np.argsort(error, kind="stable")[:_MOST_COMPONENTS]

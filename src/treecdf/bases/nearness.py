@@ -1,8 +1,8 @@
-"""Nearness: what the nearest training rows say, how near they are and how much they differ.
+"""Nearness: distances of the nearest training rows, their outcomes, and how much these differ.
 
-A learner of the mean averages over rows. Whether an outcome is known well because a row much like this one was seen is
-told to the scales and weights of the conditional base here, by columns beside the covariates, and the outcome of the
-nearest row is a location of its own.
+A learner of the mean averages over rows. Whether an outcome is known well because a very similar row was seen is used
+here: as columns beside the covariates for the scales and weights of the conditional base, and as a location of its own,
+the outcome of the nearest row.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SMALLEST = 1e-9  # distances and spreads are at least this before their logarit
 
 @dataclass(frozen=True)
 class Nearby:
-    """What the nearest rows say at n rows."""
+    """Distances and outcomes of the nearest rows of n rows."""
 
     log_distance: Array  # (n, 2): to the nearest and to the farthest of the rows that are looked at
     value: Array  # (n,): outcome of the nearest
@@ -70,10 +70,10 @@ class Nearness:
         return KDTree(self.points)
 
     def __call__(self, x: Array) -> Nearby:
-        """What the nearest rows say at standardised covariates x (n, q).
+        """Distances and outcomes of the nearest rows at standardised covariates x (n, q).
 
-        A copy of a training row is nearer than any training row was to another fold's. Nothing was learnt about that,
-        so it counts as the smallest distance that was seen.
+        A copy of a training row is nearer than any row of another fold ever was, so that nothing was learnt about such
+        a distance; it counts as the smallest distance seen in training.
         """
         k = min(N_NEAR, len(self.points))
         close = _CLOSE if len(self.metric) > _FEW_COLUMNS else 0.0

@@ -41,7 +41,7 @@ class Base(Protocol):
 
     @property
     def knows_rows(self) -> bool:
-        """Whether `novelty` is not None."""
+        """Whether `novelty` returns numbers, not None."""
         ...
 
     def novelty(self, x: Array) -> Array | None:
@@ -49,7 +49,7 @@ class Base(Protocol):
         ...
 
     def seen(self, parameters: Array) -> Array:
-        """Covariates (n, k) that the trees see besides x."""
+        """Covariates (n, k) that the base adds to x for the trees."""
         ...
 
     def to_box(self, y: Array, parameters: Array) -> tuple[Array, Array]:

@@ -1,4 +1,4 @@
-"""How far the training rows reach: what is asked beyond them, or without some of the covariates, is less certain."""
+"""The range of the training rows: predictions beyond it, or with missing covariates, are less certain."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Reach:
 
     @staticmethod
     def nowhere(q: int) -> Reach:
-        """The reach of no rows of q covariates, which do not matter: every row is among them."""
+        """A reach without rows, of q covariates that do not matter: every row counts as within it."""
         zero, none = np.zeros(q), np.zeros(0)
         return Reach(np.zeros((1, q)), zero, (zero, zero), np.zeros((q, 0)), (none, none), 0.0, 1.0)
 
@@ -88,8 +88,8 @@ class Reach:
     def excess(self, x: Array) -> Array:
         """How far (n,) rows x (n, q) are from the training rows, in units of half the extent of these; 0 among them.
 
-        Far is what leaves the range of a covariate or of a principal component, or what has no training row near it.
-        Missing values do not count.
+        A row is outside if it leaves the range of a covariate or of a principal component, or has no training row near
+        it. Missing values do not count.
         """
         excess = np.empty(len(x))
         fill_excess(np.ascontiguousarray(x), *self._known, self.near, self.size, excess)
@@ -113,7 +113,7 @@ class Reach:
         return np.array([len(np.unique(column)) for column in self.points.T])
 
     def n_like(self, x: Array) -> Ints:
-        """How many (n,) of the remembered rows are like rows x (n, q), in the covariates that matter."""
+        """How many (n,) of the remembered rows are similar to rows x (n, q), in the covariates that matter."""
         found = np.empty(len(x), np.int64)
         for i in range(0, len(x), _CHUNK_ROWS):
             rows = slice(i, i + _CHUNK_ROWS)

@@ -91,7 +91,7 @@ class Stack:
         return best.unless_chance(constant, rows.weight).learnt()
 
     def _seen(self, rows: TrainingRows) -> Ints | None:
-        """The rows (m,) of first looks; None: all."""
+        """The numbers (m,) of the rows used in quick looks; None: all."""
         if self.n_look is None or len(rows.y) <= self.n_look:
             return None
         return np.sort(np.random.default_rng(0).permutation(len(rows.y))[: self.n_look])
@@ -175,7 +175,7 @@ class _Boosted:
         return start + self.shift * (np.arange(len(start)) < len(start) // 2)
 
     def learnt(self) -> Learnt:
-        """The components as a base needs them."""
+        """The components in the form that a base takes."""
         scores = self.scores.moved(self.shift, len(self.scores.start) // 2)
         return Learnt(Stacked(self.mean, self.trend[0], scores, self.near), self.left_out, self.tail)
 
@@ -186,7 +186,7 @@ def _taken(trend: Trend, seen: Ints | None) -> Trend:
 
 
 def _cheapest(found: Sequence[_Boosted]) -> _Boosted:
-    """The one of the smallest loss, of candidates of which each has to be better than simpler ones by some nats."""
+    """The candidate with the smallest loss; each candidate has to be better than simpler ones by some nats."""
     best = found[0]
     for one in found[1:]:
         if one.loss < best.loss - _WORTH_MORE / one.weight:

@@ -26,7 +26,7 @@ _WORTH = 0.97  # the new scale has to have at most this share of the root mean s
 
 @dataclass(frozen=True)
 class Straightener:
-    """Some covariates become normal scores of their ranks, straight lines between the knots, held at the ends."""
+    """Normal scores of the ranks of some covariates, linear between knots and constant beyond the training range."""
 
     columns: Ints  # (k,)
     knots: Array  # (k, m): values, ascending
@@ -69,7 +69,7 @@ class LearnerOnNewScale:
 
     @property
     def kind(self) -> str:
-        """That of the learner."""
+        """The kind of the wrapped learner."""
         return self.learner.kind
 
     @property
@@ -78,13 +78,13 @@ class LearnerOnNewScale:
         return f"{self.learner.name} of ranks"
 
     def is_worth_trying(self, errors: Mapping[str, float]) -> bool:
-        """What the learner says."""
+        """The answer of the wrapped learner."""
         return self.learner.is_worth_trying(errors)
 
     def cross_fit(
         self, x: Array, y: Array, weight: Array, fold: Ints, rng: np.random.Generator, best: float = np.inf
     ) -> tuple[OnNewScale, Array]:
-        """What the learner makes of the new scale; see `Learner.cross_fit`."""
+        """The wrapped learner fitted to covariates on the new scale; see `Learner.cross_fit`."""
         predictor, left_out = self.learner.cross_fit(self.scale(x), y, weight, fold, rng, best)
         return OnNewScale(self.scale, predictor), left_out
 

@@ -1,7 +1,7 @@
-"""The commands that learn a model and that describe one.
+"""The commands that fit a model and that describe one.
 
-Each command checks its arguments before it works, and writes its files before it prints: what was computed is not lost
-if the terminal has gone.
+Each command checks its arguments before it works, and writes its files before it prints, so that results are not lost
+if the terminal is closed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MOST_COVARIATES = 10
 
 
 def fit(args: argparse.Namespace) -> None:
-    """Learn a model from a table and write it to a file."""
+    """Fit a model to a table and write it to a file."""
     if args.composition:
         fit_composition(args)
         return
@@ -76,7 +76,7 @@ def fit(args: argparse.Namespace) -> None:
 
 
 def info(args: argparse.Namespace) -> None:
-    """Say what is in a model file."""
+    """Print a description of a model file."""
     start = time.perf_counter()
     model = load_model(args.model)
     seconds = time.perf_counter() - start
@@ -85,7 +85,7 @@ def info(args: argparse.Namespace) -> None:
 
 
 def describe(model: TreeFlowRegressor) -> str:
-    """A fitted model in words: outcomes, covariates by importance, flows."""
+    """A description of a fitted model: outcomes, covariates by importance, flows."""
     names = getattr(model, "feature_names_in_", [f"column {j}" for j in range(model.n_features_in_)])
     kinds, shares = model.covariates_.kinds, model.feature_importances_
     order = np.argsort(-shares, kind="stable")

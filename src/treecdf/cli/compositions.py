@@ -41,7 +41,7 @@ _FOREIGN: dict[str, Any] = {
 
 
 def fit_composition(args: argparse.Namespace) -> None:
-    """Learn a model of compositions from a table and write it to a file."""
+    """Fit a model of compositions to a table and write it to a file."""
     for name, absent in _FOREIGN.items():
         if getattr(args, name) != absent:
             raise ValueError(f"--{name.replace('_', '-')} does not go with --composition")
@@ -78,7 +78,7 @@ def fit_composition(args: argparse.Namespace) -> None:
 
 
 def describe_composition(model: CompositionalFlow) -> str:
-    """A fitted model of compositions in words."""
+    """A description of a fitted model of compositions."""
     taxa = getattr(model, "taxa_", tuple(str(k) for k in range(model.n_taxa_)))
     shown = [printable(taxa[k]) for k in model.order_[:_MOST_TAXA]]
     more = f", and {len(taxa) - len(shown)} more" if len(taxa) > len(shown) else ""
@@ -95,7 +95,7 @@ def describe_composition(model: CompositionalFlow) -> str:
 
 
 def score_composition(model: CompositionalFlow, args: argparse.Namespace) -> None:
-    """Say how likely the samples of a table are; write each row's log density."""
+    """Print the mean log density of the samples of a table; write each row's log density."""
     table = read_file(table_of(args), _columns_to_ask(model, args, model.taxa_))
     log_prob = model.log_prob(_covariates(model, table), table[list(model.taxa_)].astype(np.float64))
     lowest = int(log_prob.argmin())
@@ -157,7 +157,7 @@ def _columns_to_learn(args: argparse.Namespace) -> Choose:
 
 
 def _columns_to_ask(model: CompositionalFlow, args: argparse.Namespace, more: Sequence[str]) -> Choose:
-    """How covariates are read, columns of numbers beside them, and whose samples the rows are."""
+    """A choice of columns to read: covariates, further columns of numbers, subjects and times."""
     if not hasattr(model, "taxa_"):
         raise ValueError("the model was fitted on an array: the command line needs one that knows its taxa by name")
     kinds = kinds_of_covariates(model) | dict.fromkeys(more, Kind.WEIGHT)
@@ -174,7 +174,7 @@ def _columns_to_ask(model: CompositionalFlow, args: argparse.Namespace, more: Se
 
 
 def _subjects(args: argparse.Namespace, table: DataFrame) -> dict[str, Any]:
-    """Whose samples the rows are and when they were taken, as keyword arguments."""
+    """Subjects and times of the samples, as keyword arguments."""
     subject = table[args.subject].astype(str).to_numpy() if args.subject else None
     return {"subject": subject, "time": table[args.time].to_numpy(dtype=np.float64) if args.time else None}
 
@@ -186,7 +186,7 @@ def _covariates(model: CompositionalFlow, table: DataFrame) -> DataFrame:
 def _labelled(
     args: argparse.Namespace, table: DataFrame, answers: dict[str, Array], repeats: int = 1
 ) -> dict[str, Any]:
-    """Columns of a result: each row's number and what is carried over, then the answers, which keep their names."""
+    """Columns of a result: each row's number and the copied columns, then the answers, which keep their names."""
     labels: dict[str, Any] = {free_name("row", [*args.id, *answers]): np.repeat(np.arange(len(table)), repeats)}
     if args.id:
         kept = read_file(table_of(args), columns_to_keep(args.id))

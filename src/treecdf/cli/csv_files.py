@@ -1,4 +1,4 @@
-"""CSV files as columns of text: the separator is found, and what cannot be read is refused with its line."""
+"""CSV files as columns of text: the separator is found, and errors name the line."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ def read_csv(given: Input, choose: Choose) -> DataFrame:
 
 
 def read_csv_pieces(given: Input, choose: Choose, n_rows: int) -> Iterator[tuple[DataFrame, float]]:
-    """The chosen columns of a CSV file, n_rows rows at a time, and the share of the file that was read with them.
+    """The chosen columns of a CSV file, n_rows rows at a time, each with the share of the file read so far.
 
-    The kinds of all columns have to be known: a piece cannot tell what a column of the whole file is.
+    The kinds of all columns have to be known, because a piece does not show what a column of the whole file is.
     """
     with _opened(given, choose) as opened:
         for text, lines in opened.batches(n_rows):
@@ -148,7 +148,7 @@ def _text(given: Input) -> Iterator[TextIO]:
 
 
 def _marked_encoding(given: Input) -> str:
-    """UTF-16 if the file begins with the mark of it, as Excel's "Unicode text" does; else UTF-8."""
+    """UTF-16 if the file begins with its byte order mark, as Excel's "Unicode text" does; else UTF-8."""
     with given.open() as stream:
         return "utf-16" if stream.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "utf-8-sig"
 
@@ -164,7 +164,7 @@ def _fields_of_any_length() -> Iterator[None]:
 
 
 def _find_separator(given: Input) -> str:
-    """What separates the names of the header into the most fields that the first rows have too; a comma if nothing."""
+    """The separator that divides the header into the most fields, as many as in the first rows; else a comma."""
     with _text(given) as stream:
         try:
             sample = stream.read(_SAMPLE)
@@ -226,7 +226,7 @@ def _where_not_text(given: Input, separator: str) -> str:
 
 
 def _ragged(fields: Sequence[str], width: int, separator: str) -> str:
-    """The complaint about a row that has more or fewer fields than the header."""
+    """The error message about a row with more or fewer fields than the header."""
     name = _NAMES.get(separator, separator)
     end = f": it ends with a {name}" if len(fields) > width and not fields[-1] else ""
     return f"expected {width} field{'s' * (width > 1)}, as in the header; got {len(fields)}{end}"

@@ -35,7 +35,7 @@ def density(x: Array, y: Array) -> Array:
 
 
 def run_demo(picture: Path | None, say: Callable[[str], object] = print) -> dict[str, float]:
-    """Fit the example, say how well it went, draw it; return the figures."""
+    """Fit the example, print how well it went, draw it; return the figures."""
     rng = np.random.default_rng(0)
     x, y = sample(3000, rng)
     x_test, y_test = sample(1000, rng)

@@ -145,7 +145,7 @@ def _all(true: pa.ChunkedArray) -> bool:
 def _tell_if_almost_numbers(
     text: pa.ChunkedArray, missing: pa.ChunkedArray, number: pa.ChunkedArray, place: Place
 ) -> None:
-    """Say why a column that is mostly numbers is taken for a category: a slip of the pen should be seen."""
+    """Tell the user why a column of mostly numbers is a category: it may be a typing error."""
     n_numbers, n_known = pc.sum(number).as_py(), len(text) - pc.sum(missing).as_py()
     if 2 * n_numbers > n_known:
         row = _first_false(pc.or_(missing, number))

@@ -1,4 +1,4 @@
-"""What a command reads a table from: a file, packed or not, or the standard input."""
+"""The source of a table: a file, compressed or not, or the standard input."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Input:
 
     @property
     def name(self) -> str:
-        """What messages call it."""
+        """Its name in messages."""
         return "standard input" if self.is_standard else str(self.path)
 
     @property
@@ -68,7 +68,7 @@ class Input:
         return FORMATS[suffixes[-1]]
 
     def open(self) -> BinaryIO:
-        """The bytes of the table, unpacked if they are packed."""
+        """The bytes of the table, decompressed."""
         if self.is_standard:
             packed = self._standard.startswith(_PACKED)
             return io.BytesIO(gzip.decompress(self._standard) if packed else self._standard)
@@ -78,19 +78,19 @@ class Input:
 
     @property
     def n_bytes(self) -> int:
-        """Bytes of the table, packed if they are packed."""
+        """Bytes of the file, compressed or not."""
         return len(self._standard) if self.is_standard else self.path.stat().st_size
 
     @cached_property
     def _standard(self) -> bytes:
-        """What the standard input holds; it can be read only once."""
+        """The bytes of the standard input, which can be read only once."""
         if sys.stdin is None:
             raise ValueError("there is no standard input")
         return sys.stdin.buffer.read()
 
 
 def names_of_columns(where: str, header: Sequence[str]) -> list[str]:
-    """Names of the columns, all different; one without a name gets that which pandas gives it."""
+    """Names of the columns, all different; one without a name gets the name that pandas gives it."""
     names = [name or f"Unnamed: {j}" for j, name in enumerate(header)]
     first: dict[str, int] = {}
     for j, name in enumerate(names):
@@ -104,7 +104,7 @@ def names_of_columns(where: str, header: Sequence[str]) -> list[str]:
 
 
 def check_columns(known: Sequence[str], wanted: Sequence[str]) -> None:
-    """Complain about the first column that is wanted and not there."""
+    """Raise a ValueError about the first wanted column that does not exist."""
     there = set(known)
     missing = [name for name in wanted if name not in there]
     if missing:

@@ -32,7 +32,7 @@ _EXAMPLE = """a session, from a table to answers:
   treecdf sample infants.tcdf ages.csv --n 10 --depth 20000 --out synthetic.csv
 
 Tables are CSV, Parquet or Excel files (.csv, .tsv, .txt, .csv.gz, .parquet, .xlsx), or - for the standard input.
-The first command of an installation compiles for some seconds; `treecdf warmup` does it beforehand.
+The first fit of an installation compiles for about twenty seconds; `treecdf warmup` does that beforehand.
 """
 _TABLE = "CSV with a header, Parquet or Excel (.csv, .tsv, .txt, .csv.gz, .parquet, .xlsx); - for the standard input"
 # The module of each command
@@ -76,7 +76,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(argv: list[str]) -> int:
-    """Run the command line and turn what goes wrong into a sentence; the exit code."""
+    """Run the command line and turn errors into sentences; returns the exit code."""
     parser = _parser()
     args = parser.parse_args(_with_joined_bounds(argv))
     if args.command is None:
@@ -97,7 +97,7 @@ def _run(argv: list[str]) -> int:
 
 
 def _complaint(error: Exception) -> str:
-    """A sentence about what went wrong, which tells the user's mistakes from ours."""
+    """A sentence about an error, which distinguishes mistakes of the user from bugs of treecdf."""
     if isinstance(error, MemoryError):
         return f"there is not enough memory ({error})" if str(error) else "there is not enough memory"
     if isinstance(error, OSError) and error.filename is not None:
@@ -109,7 +109,7 @@ def _complaint(error: Exception) -> str:
 
 
 def _with_joined_bounds(argv: Sequence[str]) -> list[str]:
-    """Arguments with `--bounds -50,50` as `--bounds=-50,50`: else argparse takes -50,50 for an option."""
+    """Arguments with `--bounds=-50,50` for `--bounds -50,50`, because argparse takes -50,50 for an option."""
     joined: list[str] = []
     for part in argv:
         is_after_bounds = bool(joined) and len(joined[-1]) > 2 and "--bounds".startswith(joined[-1])
@@ -121,7 +121,7 @@ def _with_joined_bounds(argv: Sequence[str]) -> list[str]:
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser that says why a file is missed that was named behind an option with several values."""
+    """A parser whose error explains why a file name after an option with several values is missing."""
 
     def error(self, message: str) -> NoReturn:
         """End with a complaint about the arguments."""
@@ -153,7 +153,7 @@ def _parser() -> argparse.ArgumentParser:
     demo.set_defaults(run=_demo)
     warmup = commands.add_parser(
         "warmup",
-        help="compile all kernels now, for example when an image is built",
+        help="compile all kernels now, for example when a container image is built",
         description="Compile every kernel and keep the machine code on disk, so that no later process waits for it.",
     )
     warmup.set_defaults(run=_warmup)
@@ -180,13 +180,16 @@ def _add_fit(commands: Commands) -> None:
     )
     _add_table(fit)
     fit.add_argument(
-        "--outcome", nargs="+", action="extend", default=[], metavar="COLUMN", help="one column, or several"
+        "--outcome",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="COLUMN",
+        help="the outcome, or several outcomes to learn together; needed except with --composition",
     )
     _add_composition(fit)
     fit.add_argument("--out", type=Path, required=True, metavar="MODEL", help="model file, for example model.tcdf")
-    fit.add_argument(
-        "--drop", nargs="+", action="extend", default=[], metavar="COLUMN", help="columns that are no covariates"
-    )
+    fit.add_argument("--drop", nargs="+", action="extend", default=[], metavar="COLUMN", help="columns to leave out")
     fit.add_argument(
         "--categorical",
         nargs="+",
@@ -195,18 +198,20 @@ def _add_fit(commands: Commands) -> None:
         metavar="COLUMN",
         help="columns whose numbers are names, such as postcodes",
     )
-    fit.add_argument("--weight", metavar="COLUMN", help="how many rows each row counts for")
+    fit.add_argument("--weight", metavar="COLUMN", help="weights: how many rows each row counts for; no covariate")
     _add_exposure(fit)
     fit.add_argument(
-        "--groups", metavar="COLUMN", help="which rows belong together, such as those of one person; no covariate"
+        "--groups",
+        metavar="COLUMN",
+        help="groups of rows that belong together, such as the rows of one person; no covariate",
     )
     fit.add_argument(
         "--bounds",
         action="append",
         default=[],
         metavar="LOW,HIGH",
-        help="lowest and highest possible outcome, an empty end for none: --bounds 0, (one for all outcomes, or one "
-        "for each)",
+        help="lowest and highest possible outcome, empty where there is no bound: --bounds 0, or --bounds -50,50 (once "
+        "for all outcomes, or once for each)",
     )
     fit.add_argument(
         "--atoms",
@@ -220,25 +225,26 @@ def _add_fit(commands: Commands) -> None:
         nargs="+",
         default=[],
         metavar="STEP",
-        help="what outcomes were rounded to: --resolution 0.5 (one for all outcomes, or one for each), or auto; "
-        "without it outcomes of few values have a probability for each; none: a plain density",
+        help="step that outcomes were rounded to: --resolution 0.5 (one for all outcomes, or one for each); auto finds "
+        "it; none is a plain density. Default: outcomes of few values, such as grades, have a probability for each "
+        "value",
     )
-    fit.add_argument("--forget-rows", action="store_true", help="leave every training row out of the model file")
+    fit.add_argument("--forget-rows", action="store_true", help="leave all training rows out of the model file")
     fit.add_argument(
         "--effort",
         choices=("fast", "default", "best"),
         default="default",
-        help="how much is tried: fast for a first look, best for the last digit (default: %(default)s)",
+        help="how much is tried: fast for a first look, best for the most accurate model (default: %(default)s)",
     )
     fit.add_argument(
-        "--seed", type=int, default=0, help="of random numbers; the same one gives the same model (default: 0)"
+        "--seed", type=int, default=0, help="seed of random numbers; the same seed gives the same model (default: 0)"
     )
-    fit.add_argument("--jobs", type=int, default=-1, help="threads or processes, -1 for all cores (default)")
+    fit.add_argument("--jobs", type=int, default=-1, help="threads or processes (default: -1, all cores)")
     fit.add_argument(
         "--checkpoint",
         type=Path,
         metavar="PATH",
-        help="directory for what has been trained so far: after an interrupt or a crash the same command goes on",
+        help="directory for what has been trained so far: after an interrupt or a crash the same command resumes there",
     )
     fit.set_defaults(run=_command("fit"))
 
@@ -248,8 +254,8 @@ def _add_composition(fit: argparse.ArgumentParser) -> None:
     fit.add_argument(
         "--composition",
         choices=("counts", "shares", "parts"),
-        help="learn compositions, such as microbiomes: all columns that nothing else is said of are taxa; counts of "
-        "reads, shares that sum to one, or parts of any sum",
+        help="learn compositions, such as microbiomes: every column that no other option names is a taxon. Rows are "
+        "counts of reads, shares that sum to one, or parts with any sum",
     )
     fit.add_argument(
         "--covariates",
@@ -257,23 +263,25 @@ def _add_composition(fit: argparse.ArgumentParser) -> None:
         action="extend",
         default=[],
         metavar="COLUMN",
-        help="with --composition: what the taxa depend on",
+        help="with --composition: covariates that the taxa depend on",
     )
     _add_subject(fit)
 
 
 def _add_subject(parser: argparse.ArgumentParser) -> None:
     """Give a parser the options that say whose samples the rows are."""
-    parser.add_argument("--subject", metavar="COLUMN", help="of compositions: whose samples the rows are")
-    parser.add_argument("--time", metavar="COLUMN", help="of compositions: when samples of a subject were taken")
+    parser.add_argument("--subject", metavar="COLUMN", help="for compositions: subject that each sample is from")
+    parser.add_argument("--time", metavar="COLUMN", help="for compositions: time at which each sample was taken")
 
 
 def _add_questions(commands: Commands) -> None:
-    result = "CSV or Parquet, - for CSV on the standard output (default)"
+    result = "CSV or Parquet file; - for CSV on the standard output (default)"
     score = _question(commands, "score", "mean log density, CRPS and coverage of a table with outcomes")
-    score.add_argument("--out", type=Path, metavar="TABLE", help="log density of every row (CSV or Parquet)")
+    score.add_argument("--out", type=Path, metavar="TABLE", help="CSV or Parquet file for the log density of every row")
     predict = _question(commands, "predict", "mean, standard deviation and an interval of every outcome")
-    predict.add_argument("--interval", type=_level, default=0.9, help="probability inside (default: %(default)s)")
+    predict.add_argument(
+        "--interval", type=_level, default=0.9, help="probability inside the interval (default: %(default)s)"
+    )
     predict.add_argument("--out", type=Path, default=Path("-"), metavar="TABLE", help=result)
     quantiles = _question(commands, "quantiles", "quantiles of every outcome")
     quantiles.add_argument(
@@ -281,17 +289,17 @@ def _add_questions(commands: Commands) -> None:
         type=_level,
         nargs="+",
         default=[0.05, 0.5, 0.95],
-        help="probabilities below the quantiles (default: .05 .5 .95)",
+        help="levels of the quantiles, between 0 and 1 (default: .05 .5 .95)",
     )
     quantiles.add_argument("--out", type=Path, default=Path("-"), metavar="TABLE", help=result)
-    sample = _question(commands, "sample", "draws of the outcomes, one line each")
+    sample = _question(commands, "sample", "random draws of the outcomes, one line per draw")
     sample.add_argument("--n", type=_positive, default=100, help="draws for each row (default: %(default)s)")
-    sample.add_argument("--seed", type=int, default=0, help="of the draws; the same one gives the same (default: 0)")
-    sample.add_argument("--depth", metavar="READS", help="of counts: reads of each sample, a number or a column")
+    sample.add_argument("--seed", type=int, default=0, help="seed; the same seed gives the same draws (default: 0)")
+    sample.add_argument("--depth", metavar="READS", help="for counts: reads per sample, a number or a column")
     _add_subject(sample)
     sample.add_argument("--out", type=Path, default=Path("-"), metavar="TABLE", help=result)
     _add_plot(commands)
-    info = commands.add_parser("info", help="what is in a model file", description="Say what is in a model file.")
+    info = commands.add_parser("info", help="describe a model file", description="Describe the model in a file.")
     info.add_argument("model", type=Path, help="file that `treecdf fit` wrote")
     info.set_defaults(run=_command("info"))
 
@@ -305,12 +313,12 @@ def _add_plot(commands: Commands) -> None:
         "--kind",
         choices=_PLOTS,
         default="density",
-        help="density of some rows, fan and effect of a covariate, pit, calibration and intervals of known outcomes, "
-        "importance of the covariates, history of the training (default: %(default)s)",
+        help="density: at some rows; fan, effect: along a covariate; pit, calibration, intervals: compared with the "
+        "table's outcomes; importance: of the covariates; history: of the training (default: %(default)s)",
     )
-    plot.add_argument("--outcome", metavar="COLUMN", help="of several outcomes the one to draw: its name, or 0, 1, ...")
-    plot.add_argument("--rows", type=int, nargs="+", help="for density, counted from 0 (default: the first 3)")
-    plot.add_argument("--covariate", metavar="COLUMN", help="for fan and effect: the covariate that runs")
+    plot.add_argument("--outcome", metavar="COLUMN", help="which of several outcomes: its name, or 0, 1, ...")
+    plot.add_argument("--rows", type=int, nargs="+", help="for density: rows, counted from 0 (default: the first 3)")
+    plot.add_argument("--covariate", metavar="COLUMN", help="for fan and effect: covariate on the x-axis")
     plot.add_argument("--out", type=Path, required=True, metavar="PICTURE", help="PNG, PDF, SVG or JPG")
 
 
@@ -319,24 +327,25 @@ def _add_serve(commands: Commands) -> None:
         "serve",
         help="answer questions about a model over HTTP, on this machine by default",
         description="Answer over HTTP: density, CDF, quantiles, intervals, mean and samples as plain JSON, and the "
-        "Open Inference Protocol. There are no passwords: put a server that has them before it, if it is to be open.",
+        "Open Inference Protocol. There are no passwords and no encryption: to open it to others, put it behind a "
+        "proxy that has both.",
     )
     serve.add_argument("model", type=Path, help="file that `treecdf fit` wrote")
-    serve.add_argument("--host", default="127.0.0.1", help="address to listen at (default: %(default)s)")
-    serve.add_argument("--port", type=int, default=8000, help="0 for any that is free (default: %(default)s)")
-    serve.add_argument("--name", help="of the model in addresses (default: that of the file without its ending)")
-    serve.add_argument("--threads", type=_positive, help="requests that are worked on at a time (default: all cores)")
+    serve.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
+    serve.add_argument("--port", type=int, default=8000, help="0 for any free port (default: %(default)s)")
+    serve.add_argument("--name", help="name of the model in addresses (default: the file's, without its ending)")
+    serve.add_argument("--threads", type=_positive, help="requests computed at the same time (default: all cores)")
     for flag, default, text in (
-        ("body", 4_000_000, "bytes of a request"),
-        ("rows", 1_000, "rows of a request"),
+        ("body", 4_000_000, "bytes in a request"),
+        ("rows", 1_000, "rows in a request"),
         ("draws", 1_000, "draws for each row"),
-        ("levels", 100, "levels of quantiles, or outcomes at a row"),
+        ("levels", 100, "levels of quantiles, or outcomes for each row"),
         ("values", 1_000_000, "numbers in an answer"),
-        ("waiting", 256, "requests at a time, those that wait included"),
+        ("waiting", 256, "requests at the same time, waiting ones included"),
     ):
-        told = f"{text}, at most (default: %(default)s)"
+        told = f"most {text} (default: %(default)s)"
         serve.add_argument(f"--max-{flag}", type=_positive, default=default, metavar="N", help=told)
-    told = "between a signal to stop and the last new request (default: %(default)s)"
+    told = "time from a signal to stop until no new requests are accepted (default: %(default)s)"
     serve.add_argument("--notice", type=_seconds, default=1.0, metavar="SECONDS", help=told)
     serve.set_defaults(run=_command("serve"))
 
@@ -345,7 +354,7 @@ def _question(commands: Commands, name: str, text: str, needs_table: bool = True
     parser: argparse.ArgumentParser = commands.add_parser(
         name,
         help=text,
-        description=f"{text[0].upper()}{text[1:]}. The table may have more columns than the model asks.",
+        description=f"{text[0].upper()}{text[1:]}. Columns of the table that the model does not use are ignored.",
     )
     parser.add_argument("model", type=Path, help="file that `treecdf fit` wrote")
     _add_table(parser, needs_table)
@@ -356,7 +365,7 @@ def _question(commands: Commands, name: str, text: str, needs_table: bool = True
             action="extend",
             default=[],
             metavar="COLUMN",
-            help="columns to carry over into the result, beside the number of the row in the file, counted from 0",
+            help="columns to copy into the result, after the number of the row in the file, counted from 0",
         )
         _add_exposure(parser)
     parser.set_defaults(run=_command(name))
@@ -366,15 +375,24 @@ def _question(commands: Commands, name: str, text: str, needs_table: bool = True
 def _add_exposure(parser: argparse.ArgumentParser) -> None:
     """Give a parser the option --exposure."""
     parser.add_argument(
-        "--exposure", metavar="COLUMN", help="time at risk, area or the like that the outcome grows with; no covariate"
+        "--exposure",
+        metavar="COLUMN",
+        help="time at risk, area or the like to which the outcome is proportional; no covariate",
     )
 
 
 def _add_table(parser: argparse.ArgumentParser, needs_table: bool = True) -> None:
     """Give a parser the table that it reads, and how that is written."""
     parser.add_argument("table", type=Path, nargs=None if needs_table else "?", help=_TABLE)
-    parser.add_argument("--separator", type=_separator, metavar="CHARACTER", help="of CSV; found by itself")
-    parser.add_argument("--encoding", help="of CSV, such as latin-1 (default: UTF-8)")
+    parser.add_argument(
+        "--separator",
+        type=_separator,
+        metavar="CHARACTER",
+        help="separator of CSV fields: a character, or tab (default: found automatically)",
+    )
+    parser.add_argument(
+        "--encoding", help="encoding of a CSV file, such as latin-1 (default: UTF-8, or UTF-16 if marked)"
+    )
 
 
 def _separator(text: str) -> str:

@@ -1,4 +1,4 @@
-"""What commands need of a model and of a table together: its columns, its outcomes, and the numbers of its rows."""
+"""What commands need of a model and a table together: columns, outcomes, and row numbers."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def read_model(path: Path) -> TreeFlowRegressor:
 
 
 def as_regressor(model: TreeFlowRegressor | CompositionalFlow, path: Path) -> TreeFlowRegressor:
-    """The model if it is a regressor, else a complaint about the file."""
+    """The model if it is a regressor, else an error about the file."""
     if isinstance(model, TreeFlowRegressor):
         return model
     raise ValueError(
@@ -47,14 +47,14 @@ def as_regressor(model: TreeFlowRegressor | CompositionalFlow, path: Path) -> Tr
 
 
 class Asked:
-    """Rows of a table that a model is asked about, with their numbers in the file and the columns to carry over."""
+    """Rows of a table for which a model is asked, with their row numbers in the file and the columns to copy."""
 
     def __init__(self, model: TreeFlowRegressor, frame: DataFrame, exposure: str | None, kept: DataFrame) -> None:
         self._model, self.frame, self._exposure, self._kept = model, frame, exposure, kept
 
     @staticmethod
     def whole(model: TreeFlowRegressor, args: argparse.Namespace, with_outcomes: bool = False) -> Asked:
-        """All rows of the table; with outcomes, those that have them."""
+        """All rows of the table; with outcomes, only those that have them."""
         exposure = _exposure_of(model, args)
         frame = read_file(table_of(args), columns_to_ask(model, with_outcomes, exposure))
         if with_outcomes:
@@ -67,7 +67,7 @@ class Asked:
     def pieces(
         model: TreeFlowRegressor, args: argparse.Namespace, n_rows: int, with_outcomes: bool = False
     ) -> Iterator[Asked]:
-        """The rows of the table, n_rows at a time; with outcomes, those that have them. A bar tells how far it is."""
+        """The rows of the table, n_rows at a time, with a progress bar; with outcomes, only rows that have them."""
         given, ids, exposure = table_of(args), list(args.id), _exposure_of(model, args)
         parts = read_pieces(given, columns_to_ask(model, with_outcomes, exposure), n_rows)
         beside = read_pieces(given, columns_to_keep(ids), n_rows) if ids else None
@@ -124,7 +124,7 @@ class Asked:
 
 
 def _exposure_of(model: TreeFlowRegressor, args: argparse.Namespace) -> str | None:
-    """The column of exposures, None if the model knows none."""
+    """The column of exposures, None if the model has none."""
     exposure: str | None = getattr(args, "exposure", None)
     if hasattr(model, "exposure_") != (exposure is not None):
         raise ValueError(_about_exposure(model, args.command))
@@ -132,7 +132,7 @@ def _exposure_of(model: TreeFlowRegressor, args: argparse.Namespace) -> str | No
 
 
 def _about_exposure(model: TreeFlowRegressor, command: str) -> str:
-    """What is wrong with the exposure that is given, or is not."""
+    """The error message about a missing or needless exposure."""
     if not hasattr(model, "exposure_"):
         return "the model was fitted without an exposure: leave --exposure out"
     if command == "plot":
@@ -141,7 +141,7 @@ def _about_exposure(model: TreeFlowRegressor, command: str) -> str:
 
 
 def refuse_options_of_compositions(args: argparse.Namespace) -> None:
-    """Complain about options that say something about compositions only."""
+    """Raise a ValueError about options that are only for compositions."""
     for name in ("covariates", "subject", "time", "depth"):
         if getattr(args, name, None):
             raise ValueError(f"--{name} is for compositions")
@@ -176,7 +176,7 @@ def columns_to_ask(model: TreeFlowRegressor, with_outcomes: bool = False, exposu
 
 
 def columns_to_keep(ids: Sequence[str]) -> Choose:
-    """How columns are read that are carried over into the result."""
+    """A choice of columns that are copied into the result."""
 
     def choose(names: Sequence[str]) -> dict[str, Kind]:
         check_columns(names, ids)
@@ -186,7 +186,7 @@ def columns_to_keep(ids: Sequence[str]) -> Choose:
 
 
 def known_outcomes(table: DataFrame, outcomes: Sequence[str]) -> NDArray[np.bool_]:
-    """Which rows (n,) have all outcomes, which become numbers in the table."""
+    """Which rows (n,) have all outcomes; these columns of the table become numbers."""
     for name in outcomes:
         if table[name].dtype.kind in "mM":
             raise ValueError(f"column {quoted(name)}: expected numbers, as it is an outcome; got dates or durations")
@@ -198,7 +198,7 @@ def known_outcomes(table: DataFrame, outcomes: Sequence[str]) -> NDArray[np.bool
 
 
 def tell_unknown(n_unknown: int, n: int, outcomes: Sequence[str], out: Path | None) -> None:
-    """Say how many of n rows lack an outcome, beside the result if that goes `out` to the standard output."""
+    """Tell how many of n rows have no outcome; not on the standard output if the result goes `out` there."""
     if n_unknown == n:
         raise ValueError(f"every row of the table lacks an outcome ({', '.join(map(quoted, outcomes))})")
     if n_unknown:
@@ -206,7 +206,7 @@ def tell_unknown(n_unknown: int, n: int, outcomes: Sequence[str], out: Path | No
 
 
 def stream_beside(out: Path | None) -> TextIO:
-    """Where to tell what a person should know: not on the standard output if the result goes there."""
+    """The stream for messages: not the standard output if the result goes there."""
     return sys.stderr if str(out) == STANDARD else sys.stdout
 
 
@@ -224,7 +224,7 @@ def number_of_outcome(model: TreeFlowRegressor, given: str | None) -> int | None
 
 
 def standard_error(values: Array) -> str:
-    """Standard error of the mean of values (n,) in words; nothing of a single one, or of one that is infinite."""
+    """Standard error of the mean of values (n,) as text; empty for one value, or if it is infinite."""
     if len(values) < 2 or not np.isfinite(values).all():
         return ""
     return f"  (standard error {values.std(ddof=1) / np.sqrt(len(values)):.4f})"

@@ -1,4 +1,4 @@
-"""Files that commands write: checked before the work begins, put in place only when they are whole."""
+"""Files written by commands: checked before the work begins, and put in place only when complete."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _N_COPIES = 4
 
 
 def check_output(path: Path, inputs: Iterable[Path | None], suffixes: Sequence[str] = ()) -> None:
-    """Refuse a place that a result cannot or must not be written to; links are followed."""
+    """Refuse a path that a result cannot or must not be written to; links are followed."""
     if suffixes is TABLES and str(path) == STANDARD:
         return
     if suffixes and not path.name.lower().endswith(tuple(suffixes)):
@@ -58,7 +58,7 @@ def check_output(path: Path, inputs: Iterable[Path | None], suffixes: Sequence[s
 
 
 def check_memory(n_rows: int, n_draws: int, n_columns: int) -> None:
-    """Refuse draws for which this machine has not enough memory; columns are those of the result."""
+    """Refuse draws that need more memory than the machine has; columns are those of the result."""
     needed = n_rows * n_draws * n_columns * _CELL_BYTES * _N_COPIES
     there = _memory()
     if there is not None and needed > there:
@@ -81,7 +81,7 @@ def _memory() -> int | None:
 
 
 def free_name(name: str, taken: Iterable[str]) -> str:
-    """The name, with as many underscores behind it as make it different from those that are taken."""
+    """The name, with underscores appended until it differs from the taken ones."""
     taken = set(taken)
     while name in taken:
         name += "_"
@@ -89,15 +89,14 @@ def free_name(name: str, taken: Iterable[str]) -> str:
 
 
 def write_table(path: Path, columns: Mapping[str, NDArray[np.generic]]) -> None:
-    """Write columns (n,) as CSV or Parquet, as the name of the file says; as CSV to the standard output."""
+    """Write columns (n,) as CSV or Parquet, by the name of the file; on the standard output as CSV."""
     write_pieces(path, [columns])
 
 
 def write_pieces(path: Path, pieces: Iterable[Mapping[str, NDArray[np.generic]]]) -> None:
     """Write pieces of a table, columns (m,) each, one below the other; see `write_table`.
 
-    Nothing is there before all of it is: a file is put in place when it is whole, and the standard output begins when
-    the last piece was made.
+    A file appears only when it is complete, and nothing is printed before the last piece was made.
     """
     if str(path) == STANDARD:
         with tempfile.TemporaryFile() as file:

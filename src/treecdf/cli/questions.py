@@ -1,6 +1,6 @@
-"""What a model is asked about the rows of a table: scores, predictions, quantiles and draws.
+"""The commands that ask a model about the rows of a table: scores, predictions, quantiles and draws.
 
-Every result has the row's number in the file, counted from 0, and the columns that `--id` carries over.
+Every result has the row's number in the file, counted from 0, and the columns of `--id`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MOST_CELLS = 4_000_000
 
 
 def score(args: argparse.Namespace) -> None:
-    """Say how well the model predicts the outcomes of a table; write each row's log density."""
+    """Print how well the model predicts the outcomes of a table; write each row's log density."""
     if args.out is not None:
         check_output(args.out, [args.model, args.table], TABLES)
     model = load_model(args.model)
@@ -93,7 +93,7 @@ def quantiles(args: argparse.Namespace) -> None:
 def _ask(
     args: argparse.Namespace, answer: Callable[[TreeFlowRegressor, ConditionalDistribution], dict[str, Array]]
 ) -> int:
-    """Write what a model answers about the rows of a table, piece by piece; the number of rows comes back."""
+    """Write the answers of a model about the rows of a table, piece by piece; returns the number of rows."""
     check_output(args.out, [args.model, args.table], TABLES)
     model, n = read_model(args.model), 0
 
@@ -156,10 +156,10 @@ def _quantiles(
 
 
 def _written(args: argparse.Namespace) -> str:
-    """Where the result went."""
+    """The path of the result, for a message."""
     return "written to the standard output" if str(args.out) == STANDARD else f"written to {args.out}"
 
 
 def _say(args: argparse.Namespace, text: str) -> None:
-    """Print what a person should know, beside the result if that goes to the standard output."""
+    """Print a message, not on the standard output if the result goes there."""
     print(text, file=stream_beside(args.out))

@@ -1,4 +1,4 @@
-"""What `treecdf score` tells of a table, added up piece by piece."""
+"""The scores of `treecdf score`, added up piece by piece."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Scores:
                 self._sums[j, 2 + 2 * k] += (high - low).sum()
 
     def _add_log_prob(self, log_prob: Array) -> None:
-        """Join mean and squares of two parts; nothing that is large is subtracted from something large."""
+        """Combine means and sums of squares of two parts without cancellation."""
         n, m = self._n, len(log_prob)
         with np.errstate(invalid="ignore"):  # a density of 0 makes the mean infinite
             mean = float(log_prob.mean())
@@ -51,7 +51,7 @@ class Scores:
         self._n = n + m
 
     def lines(self) -> Iterator[str]:
-        """What is told, line by line."""
+        """The lines to print."""
         n = self._n
         error = ""
         if n > 1 and np.isfinite(self._mean):

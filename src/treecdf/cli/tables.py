@@ -1,7 +1,7 @@
-"""Tables that commands read: what a field means never depends on the other rows of the file.
+"""Tables that commands read: how a field is read never depends on the other rows of the file.
 
-Every field of a CSV file is text first. A model that is asked knows which of its columns are numbers and which are
-categories. When a model is fitted, each column is decided once, from all of its rows.
+Every field of a CSV file is text first. Questions read columns as the model knows them, as numbers or categories. For
+a fit, the kind of each column is decided once, from all of its rows.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def _refuse_nested(given: Input, schema: pa.Schema, names: Iterable[str]) -> Non
 
 
 def _without_indices(given: Input, schema: pa.Schema, names: Sequence[str]) -> list[str]:
-    """Names of the columns, without those that pandas wrote as the index of the rows; these are told."""
+    """Names of the columns without those that pandas wrote as an index; the user is told about these."""
     indices = _indices(schema)
     for index in indices:
         if not index.startswith("__index_level_"):  # the name of an index without a name

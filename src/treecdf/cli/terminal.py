@@ -1,4 +1,4 @@
-"""What reaches the terminal: plain text, whatever names, files and messages hold and whatever the terminal can show."""
+"""Safe output to the terminal: plain text, whatever names, files and messages contain."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class SafeStream:
         return getattr(self._stream, "encoding", None) or "utf-8"
 
     def write(self, text: str) -> int:
-        """Write the text, made safe; the number of characters that came."""
+        """Write the text, made safe; returns its number of characters."""
         start = "\r" if text.startswith("\r") else ""
         clean = start + "\n".join(map(printable, text[len(start) :].split("\n")))
         shown = clean.encode(self.encoding, "backslashreplace").decode(self.encoding)
@@ -52,14 +52,14 @@ class SafeStream:
         return len(text)
 
     def write_data(self, text: str) -> None:
-        """Write a result: exactly as it is, unless a terminal would obey what is in it."""
+        """Write a result exactly as it is; on a terminal control characters are escaped."""
         if self.isatty():
             self.write(text)
         else:
             self._try(lambda: self._stream.write(text))
 
     def flush(self) -> None:
-        """Write what is held back."""
+        """Flush the stream."""
         self._try(self._stream.flush)
 
     def isatty(self) -> bool:
@@ -71,7 +71,7 @@ class SafeStream:
         return self._stream.fileno()
 
     def _try(self, act: Callable[[], object]) -> None:
-        """Do it, unless an earlier attempt failed: the work goes on, and the error is told at the end."""
+        """Perform an output, unless an earlier one failed: the work goes on, and the error is told at the end."""
         if self.error is not None:
             return
         try:
@@ -90,7 +90,7 @@ class Terminal:
         self._out, self._err = out, err
 
     def exit_code(self, code: int) -> int:
-        """The exit code, given that of the command: an output that could not be written is an error, too."""
+        """The exit code, given that of the command: a failed output is an error too."""
         error = self._out.error if self._out is not None else None
         if code or error is None:
             return code
@@ -127,6 +127,6 @@ def _show_warning(
     file: TextIO | None = None,
     line: str | None = None,
 ) -> None:
-    """Print a warning as a sentence: the place in the code means nothing to somebody at a terminal."""
+    """Print a warning as a sentence, without its place in the code."""
     if sys.stderr is not None:
         print(f"treecdf: warning: {printable(str(message))}", file=sys.stderr)

@@ -10,7 +10,7 @@ from treecdf.training.settings import Stage
 
 
 def warm_up() -> None:
-    """Fit and question tiny models: the default one, of few values too, and one with each built-in node classifier."""
+    """Fit tiny models and use them: the default, one for few values, and one with each built-in node classifier."""
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(64, 2)), rng.normal(size=64)
     classifiers = (Logistic(), Logistic(basis="hinges"), MLP(), BoostedTrees())

@@ -30,7 +30,7 @@ class Basis:
     @staticmethod
     @cache
     def empty() -> Basis:
-        """No features: the split search sees only the shares of the rows on either side of a cut."""
+        """No features: the split search uses only the shares of the rows on either side of a cut."""
         return Basis(np.empty(0, np.int64), np.empty(0), np.empty(0, np.int64))
 
     @staticmethod

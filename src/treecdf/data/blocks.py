@@ -40,7 +40,7 @@ def ends_of_outcomes(x: Array, y: Array, weight: Array) -> tuple[Array, Array]:
 
 
 def one_in(step: int, first: int, m: int) -> Bools:
-    """Which of m rows from number `first` on are taken, if about one in `step` is: a row's number alone decides."""
+    """Which of m rows from number `first` on are taken if about one in `step` is; only the row number matters."""
     if step == 1:
         return np.ones(m, bool)
     mixed = np.arange(first, first + m, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)

@@ -1,4 +1,4 @@
-"""How the columns of a table become numbers: numbers with missing values, dates, and categories."""
+"""Encoders of the columns of a table: numbers with missing values, dates, and categories."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ _FEWEST_GAPS, _FEWEST_SHARE_OF_GAPS = 30.0, 0.1
 
 @dataclass(frozen=True)
 class Number:
-    """A column of numbers; a missing value gets the median, and an indicator if enough training rows had gaps too.
+    """Encoder of a column of numbers.
 
-    If too few had any, nothing was learnt of them: they stay NaN, and the bases average over what they may be.
+    Missing values get the median and an indicator if enough training rows had missing values. Otherwise nothing can be
+    learnt about them: they stay NaN, and bases average over the values that they may have.
     """
 
     median: float
@@ -36,7 +37,7 @@ class Number:
 
     @staticmethod
     def fit(column: Column, weight: Array) -> Number:
-        """From training values (n,) and weights (n,)."""
+        """The encoder of training values (n,) with weights (n,)."""
         known = ~np.isnan(column)
         if not known.any():
             return Number(0.0, True)
@@ -49,7 +50,7 @@ class Number:
 
     @property
     def typical(self) -> Array:
-        """Numbers (width,) that can take the place of missing ones."""
+        """Numbers (width,) that can replace those of a missing value."""
         return np.array([self.median, 0.0])[: self.width]
 
     def __call__(self, column: Column) -> Array:
@@ -62,9 +63,9 @@ class Number:
 
 @dataclass(frozen=True)
 class Date:
-    """A column of points in time: days since the earliest of the training rows, and what varies of the calendar.
+    """Encoder of a column of points in time: days since the earliest training row, and calendar parts that vary.
 
-    A missing value gets the medians and an indicator if enough training rows had missing values, else it stays NaN.
+    Missing values get medians and an indicator if enough training rows had missing values, else they stay NaN.
     """
 
     first: int  # the earliest point in time of the training rows, in microseconds since 1970
@@ -74,7 +75,7 @@ class Date:
 
     @staticmethod
     def fit(column: Column, weight: Array) -> Date:
-        """From training values (n,) and weights (n,)."""
+        """The encoder of training values (n,) with weights (n,)."""
         known = ~np.isnat(column)
         if not known.any():
             return Date(0, ("days",), np.zeros(1), True)
@@ -95,7 +96,7 @@ class Date:
 
     @property
     def typical(self) -> Array:
-        """Numbers (width,) that can take the place of missing ones."""
+        """Numbers (width,) that can replace those of a missing value."""
         return np.append(self.medians, 0.0)[: self.width]
 
     def __call__(self, column: Column) -> Array:
@@ -107,13 +108,13 @@ class Date:
         return np.column_stack([numbers, gaps]) if self.has_gaps else numbers
 
     def __str__(self) -> str:
-        """The numbers in words."""
+        """The encoder's columns in words, for the summary."""
         first = np.datetime64(self.first, "us").astype("M8[s]")
         return ", ".join([f"days since {str(first).replace('T', ' ').removesuffix(' 00:00:00')}", *self.parts[1:]])
 
 
 def _learns_gaps(known: Bools, weight: Array) -> bool:
-    """Whether enough training rows of weights (n,) have a missing value; it is known (n,) in the others."""
+    """Whether enough training rows of weights (n,) have a missing value; known (n,) is true where there is a value."""
     gaps = float(weight[~known].sum())
     return gaps > 0 and gaps >= min(_FEWEST_GAPS, _FEWEST_SHARE_OF_GAPS * float(weight.sum()))
 
@@ -132,10 +133,10 @@ def _part(name: str, column: NDArray[np.datetime64], first: int) -> Array:
 
 @dataclass(frozen=True)
 class Category:
-    """A column of names: indicators of the common levels, and mean outcomes of all of them if there are many.
+    """Encoder of a category: indicators of the common levels, and mean outcomes of all levels if there are many.
 
-    A missing value is a level of its own if enough training rows had some. A level that training rows did not have is
-    NaN in all numbers: the bases average over what it may be.
+    Missing values are a level if enough training rows had some. A level that training rows did not have is NaN in all
+    columns: bases average over the levels that it may be.
     """
 
     levels: tuple[str, ...]  # most common first
@@ -145,7 +146,7 @@ class Category:
 
     @staticmethod
     def fit(column: Column, z: Array, weight: Array, others: Array) -> Category:
-        """From training values (n,), standardised outcomes z (n, d), weights (n,) and other columns (n, k)."""
+        """The encoder of training values and weights (n,), given outcomes z (n, d) and other columns (n, k)."""
         total: Counter[str | None] = Counter()
         for name, own in zip(column.tolist(), weight.tolist(), strict=True):
             total[name] += own
@@ -165,7 +166,7 @@ class Category:
 
     @property
     def n_levels(self) -> int:
-        """Number of levels, the missing values counted as one."""
+        """Number of levels; missing values count as one."""
         return len(self.levels) + (self.missing_place >= 0)
 
     @property
@@ -175,7 +176,7 @@ class Category:
 
     @property
     def typical(self) -> Array:
-        """Numbers (width,) that can take the place of missing ones: no common level, and the mean of all rows."""
+        """Numbers (width,) that can replace those of a missing value: no common level, and the overall mean."""
         return np.append(np.zeros(self.n_indicators), self.means[-1:])
 
     def cross_fit(self, column: Column, z: Array, weight: Array, fold: Ints, others: Array) -> Array:
@@ -190,7 +191,7 @@ class Category:
         return numbers
 
     def __call__(self, column: Column) -> Array:
-        """Names (n,) as numbers (n, width)."""
+        """Encoded values (n, width) of names (n,)."""
         code = self.codes(column)
         indicators = (code[:, None] == np.arange(self.n_indicators)).astype(np.float64)
         numbers = np.hstack([indicators, self.means[code]]) if self.means.size else indicators
@@ -198,7 +199,7 @@ class Category:
         return numbers
 
     def codes(self, column: Column) -> Ints:
-        """Place (n,) of each name among the levels; `n_levels` for names that are not among them."""
+        """Number (n,) of the level of each name; `n_levels` for unknown names."""
         unknown, missing = self.n_levels, self.missing_place
         code: dict[str | None, int] = {None: missing if missing >= 0 else unknown}
         code |= {level: k + (0 <= missing <= k) for k, level in enumerate(self.levels)}
@@ -207,9 +208,9 @@ class Category:
 
 @dataclass(frozen=True)
 class Ordered(Category):
-    """A category whose levels have an order: their places in it are a number beside those of the category.
+    """Encoder of a category with ordered levels: their ranks are a further column beside those of the category.
 
-    A missing value and a level that has no place get the median place of the training rows, if these had them.
+    A missing value or unknown level gets the median rank of the training rows, if these had such values.
     """
 
     order: tuple[str, ...]
@@ -217,7 +218,7 @@ class Ordered(Category):
 
     @staticmethod
     def of(category: Category, order: Sequence[str], column: Column, weight: Array) -> Ordered:
-        """The category with the order of its levels, from training values (n,) and weights (n,)."""
+        """The encoder of a category with the order of its levels, from training values (n,) and weights (n,)."""
         made = Ordered(
             category.levels, category.missing_place, category.n_indicators, category.means, tuple(order), np.nan
         )
@@ -232,11 +233,11 @@ class Ordered(Category):
 
     @property
     def typical(self) -> Array:
-        """Numbers (width,) that can take the place of missing ones."""
+        """Numbers (width,) that can replace those of a missing value."""
         return np.append(super().typical, self.median)
 
     def places(self, column: Column) -> Array:
-        """Place (n,) of each name in the order; NaN for a missing value and for a name without a place."""
+        """Rank (n,) of each name; NaN for missing values and for names without a rank."""
         place = {name: float(k) for k, name in enumerate(self.order)}
         return np.array([place.get(name, np.nan) for name in column.tolist()])
 
@@ -248,10 +249,10 @@ class Ordered(Category):
 
 
 def _means_of_levels(code: Ints, n_levels: int, z: Array, weight: Array) -> Array:
-    """Means (levels + 1, d) of outcomes z (n, d), drawn towards 0, the mean of all of them.
+    """Means (levels + 1, d) of outcomes z (n, d) by level, shrunk towards 0, the overall mean.
 
-    They are drawn as in a model of random effects: the more, the more outcomes differ within levels, and the less these
-    differ from one another.
+    They are shrunk as in a model of random effects: the more, the more outcomes vary within levels and the less the
+    levels differ from one another.
     """
     total = np.bincount(code, weight, minlength=n_levels + 1)
     sums = np.column_stack([np.bincount(code, weight * column, minlength=n_levels + 1) for column in z.T])
@@ -264,7 +265,7 @@ def _means_of_levels(code: Ints, n_levels: int, z: Array, weight: Array) -> Arra
 
 
 def _allowing_for(others: Array, z: Array, weight: Array) -> Array:
-    """What of the outcomes z (n, d) a linear regression on other columns (n, k) leaves, with mean 0."""
+    """Residuals (n, d) of outcomes z after a linear regression on other columns (n, k), with mean 0."""
     share = weight / weight.sum()
     z = z - share @ z
     if others.shape[1] > _MOST_COLUMNS_A_ROW * len(z):
@@ -302,7 +303,7 @@ def _fit_levels(column: Column, order: Order, z: Array, weight: Array, others: A
 
 @dataclass(frozen=True)
 class Covariates:
-    """How each column of the user's table becomes numbers."""
+    """The encoders of the columns of the user's table."""
 
     columns: tuple[Number | Date | Category, ...]
 
@@ -338,9 +339,9 @@ class Covariates:
         return covariates, covariates.filled(np.ascontiguousarray(np.hstack(parts)))
 
     def __call__(self, columns: Sequence[Column]) -> Array:
-        """Numbers (n, k) of columns (n,), rows next to each other in memory; NaN where nothing was learnt of a value.
+        """Encoded columns (n, k) of columns (n,), as contiguous rows; NaN where nothing was learnt about a value.
 
-        That is a missing value in a column that had few or none in the training rows, or a new level.
+        These are missing values in columns that had few or none in the training rows, and unseen levels.
         """
         parts = [part(column) for part, column in zip(self.columns, columns, strict=True)]
         return np.ascontiguousarray(np.hstack(parts))
@@ -351,16 +352,16 @@ class Covariates:
         return sum(part.width for part in self.columns)
 
     def filled(self, x: Array) -> Array:
-        """The numbers x (n, k) with typical ones in place of NaN."""
+        """The encoded columns x (n, k) with typical numbers in place of NaN."""
         return np.where(np.isnan(x), np.concatenate([part.typical for part in self.columns]), x)
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """What each column is taken for: "number", "date" or "category"."""
+        """The kind of each column: "number", "date" or "category"."""
         names = {Number: "number", Date: "date"}
         return tuple(names.get(type(part), "category") for part in self.columns)
 
     def places(self) -> list[slice]:
-        """Which of the k numbers each column has become."""
+        """For each column of the table the slice of the k encoded columns that belong to it."""
         ends = np.cumsum([part.width for part in self.columns])
         return [slice(int(end - part.width), int(end)) for end, part in zip(ends, self.columns, strict=True)]

@@ -1,4 +1,4 @@
-"""Tables of compositions: abundances of taxa, which are known by their names where the table has them."""
+"""Tables of compositions: abundances of taxa, matched by name where the table has names."""
 
 from __future__ import annotations
 
@@ -58,7 +58,10 @@ def _check_whole(y: Array, names: Sequence[str] | None) -> None:
 
 
 def check_samples(X: Any, samples: Any) -> None:
-    """Complain if the rows of the frame X carry other labels than the samples of Y; numbered rows have none."""
+    """Raise a ValueError if the rows of the frame X have other labels than the samples of Y.
+
+    Plain numbers of rows are no labels.
+    """
     index: Any = getattr(X, "index", None)
     if not (_has_labels(index) and _has_labels(samples)):
         return
@@ -80,7 +83,7 @@ def _has_labels(index: Any) -> bool:
 
 
 def _opened(Y: Any) -> tuple[Any, tuple[str, ...] | None, Any]:
-    """The values (n, taxa), names of taxa and labels of samples of whatever holds them."""
+    """The values (n, taxa), names of taxa and labels of samples of a table of any type."""
     if hasattr(Y, "matrix_data") and hasattr(Y, "ids"):  # BIOM: taxa are rows
         return Y.matrix_data.T.toarray(), tuple(map(str, Y.ids(axis="observation"))), list(Y.ids(axis="sample"))
     if issparse(Y):

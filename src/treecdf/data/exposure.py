@@ -37,7 +37,10 @@ def check_exposure(bounds: Sequence[Bound], with_validation: bool) -> None:
 
 
 def as_rates(table: Table) -> Table:
-    """The table with outcomes over the exposure, whose logarithm is the last covariate; long exposures count more."""
+    """The table of rates: outcomes divided by the exposure, whose logarithm is the last covariate.
+
+    Rows with long exposures get larger weights.
+    """
     exposure = np.exp(table.x[:, -1])
     share = exposure**_POWER_OF_WEIGHT
     weight = table.weight * share

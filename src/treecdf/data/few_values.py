@@ -1,6 +1,6 @@
-"""Outcomes of few values: grades, counts, ages, prices in steps. How they are recognised, and what they may be.
+"""Outcomes of few values: grades, counts, ages, prices in steps. How they are recognised, and their possible values.
 
-Copies of a row and weights count for nothing, nor do origin and unit of the outcome (ADR 32).
+Copies of a row and weights make no difference, nor do origin and unit of the outcome (ADR 32).
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _MOST_CELLS_IN_ALL = 1e7  # between the smallest and the largest outcome
 
 
 def find_values(y: Array, total: float, is_only: bool = True) -> AnyGrid | None:
-    """The grid, or the list of values, of an outcome y (n,) that has few of them; None if it has not.
+    """The grid, or the list of values, of an outcome y (n,) of few values; None if it has many.
 
-    y holds one number for each distinct row, total is the sum of their weights; is_only: it is the only outcome.
+    y has one number for each distinct row, total is the sum of their weights; is_only: there is no other outcome.
     """
     n = len(y)
     values, count = distinct_values(y)
@@ -52,7 +52,7 @@ def _is_list(k: int, n: int) -> bool:
 
 
 def closed_grid(y: Array, step: float) -> ClosedGrid:
-    """The grid of this step that outcomes y (n,) are on, with the ends that their numbers speak for."""
+    """The grid of this step that contains outcomes y (n,), with ends where the counts of values suggest them."""
     place, count = np.unique(np.round((y - y.min()) / step), return_counts=True)
     origin = float(y.min())
     if len(place) == 2:  # of two values there is no third

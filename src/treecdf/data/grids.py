@@ -1,4 +1,4 @@
-"""The values that outcomes are recorded on, and the cells around them."""
+"""Grids of recorded values, and the cells around the values."""
 
 from __future__ import annotations
 
@@ -74,11 +74,14 @@ class Grid:
         return values - self.step / 2, values + self.step / 2
 
     def cell(self, values: Array) -> tuple[Array, Array]:
-        """The same, infinite where nothing is recorded beyond a value: all that lies there counts as this value."""
+        """Lower and upper ends (..., d) of the cells, infinite where nothing is recorded beyond a value.
+
+        Everything beyond counts as this value.
+        """
         return self.sides(values)
 
     def is_beyond(self, y: Array) -> Bools:
-        """Whether outcomes y (..., d) are where nothing is recorded."""
+        """Whether outcomes y (..., d) are beyond the ends of the grid."""
         return np.zeros(np.shape(y), bool)
 
     def values_between(self, low: float, high: float, most: int) -> Array | None:
@@ -163,7 +166,7 @@ class ListedValues:
         return self._edges[place], self._edges[place + 1]
 
     def cell(self, values: Array) -> tuple[Array, Array]:
-        """The same, infinite at the first and the last value."""
+        """Lower and upper ends (..., 1) of the cells, infinite at the first and the last value."""
         lower, upper = self.sides(values)
         return np.where(values <= self.values[0], -np.inf, lower), np.where(values >= self.values[-1], np.inf, upper)
 
@@ -182,7 +185,7 @@ class ListedValues:
         return np.asarray(lower + (upper - lower) * rng.random(y.shape))
 
     def describe(self) -> str:
-        """The values in words."""
+        """The values as text."""
         return ", ".join(f"{value:g}" for value in self.values)
 
 
@@ -190,7 +193,7 @@ AnyGrid = Grid | ListedValues
 
 
 def cells_of(grid: AnyGrid, value: Array, y: Array, low: Array, high: Array) -> Cells:
-    """The cells of recorded values (n, d) whose outcomes were put at y (n, d), inside of bounds (d,)."""
+    """The cells of recorded values (n, d), whose outcomes were placed at y (n, d), within bounds (d,)."""
     lower, upper = (np.clip(end, low, high) for end in grid.sides(value))
     width = upper - lower
     share = np.where(width > 0, (y - lower) / np.where(width > 0, width, 1.0), 0.5)

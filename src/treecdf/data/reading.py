@@ -1,7 +1,7 @@
-"""Frames and arrays as columns of numbers and of names; every complaint about X is made here.
+"""Frames and arrays as columns of numbers and of names; all errors about X are raised here.
 
-Reading a table to fit (`learn_columns`) and reading one to predict (`read_columns`) are two functions: the first
-finds out what the columns are called and what they hold, the second asks for columns like those.
+Reading a table to fit (`learn_columns`) and reading one to predict (`read_columns`) are two functions: the first finds
+out names and kinds of the columns, the second expects columns of these names and kinds.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _OWNER = "treecdf"  # How messages in scikit-learn's words name the estimator.
 
 @dataclass(frozen=True)
 class Schema:
-    """What a fitted model knows of its table of covariates: the names of the columns and how they become numbers."""
+    """The names of the columns of covariates, and their encoders."""
 
     names: tuple[str, ...] | None  # None: an array, whose columns have no names
     covariates: Covariates
@@ -44,7 +44,7 @@ class Schema:
 def learn_columns(
     X: ArrayLike | Frame, categorical_features: Any = None
 ) -> tuple[tuple[str, ...] | None, list[Column], list[Order]]:
-    """Names of the columns (None for an array), the columns as their values say, and the orders of their levels."""
+    """Names of the columns (None for an array), the columns, and the orders of their levels."""
     X = opened(X)
     if is_frame(X):
         names = _names_of(X)
@@ -66,7 +66,7 @@ def learn_columns(
 
 
 def read_columns(schema: Schema, X: ArrayLike | Frame) -> list[Column]:
-    """The columns of new rows, each of the kind that training rows had; columns of frames are known by their names."""
+    """The columns of new rows, of the same kinds as in training; columns of frames are matched by name."""
     X = opened(X)
     kinds = schema.covariates.kinds
     if is_frame(X):
@@ -89,7 +89,7 @@ def read_columns(schema: Schema, X: ArrayLike | Frame) -> list[Column]:
 
 
 def opened(X: Any) -> Any:
-    """X as a frame or an array: pyarrow Tables and LazyFrames of polars are read; sparse matrices are refused."""
+    """X as a frame or an array; pyarrow Tables and LazyFrames of polars are read, sparse matrices refused."""
     if hasattr(X, "column_names") and hasattr(X, "to_pandas"):
         return X.to_pandas()
     if hasattr(X, "collect") and hasattr(X, "collect_schema") and not hasattr(X, "shape"):
@@ -137,7 +137,7 @@ def _names_of(X: Frame) -> tuple[str, ...]:
 
 
 def _in_order(schema: Schema, X: Frame, names: Sequence[str]) -> Frame:
-    """The frame with the columns of the training frame in their order, without those that the model does not know."""
+    """The frame with the training columns in their order, without others."""
     wanted = schema.names
     if wanted is None:
         if all(isinstance(name, str) for name in X.columns):
@@ -153,7 +153,7 @@ def _in_order(schema: Schema, X: Frame, names: Sequence[str]) -> Frame:
 
 
 def _mismatch(wanted: Sequence[str], names: Sequence[str]) -> str:
-    """The complaint about a frame with other columns, in scikit-learn's words."""
+    """The error message about a frame with other columns, in scikit-learn's words."""
     message = "The feature names should match those that were passed during fit.\n"
     for title, found in (
         ("Feature names unseen at fit time:", sorted(set(names) - set(wanted))),
@@ -166,7 +166,7 @@ def _mismatch(wanted: Sequence[str], names: Sequence[str]) -> str:
 
 
 def _shown(name: str) -> str:
-    """A name for a message; control characters are written out, as they might command a terminal."""
+    """A name for a message, with control characters escaped."""
     return name if name.isprintable() else repr(name)
 
 
@@ -193,7 +193,10 @@ def _check_shape(shape: tuple[int, int]) -> None:
 
 
 def _declared(categorical_features: Any, columns: int | Sequence[Any]) -> list[bool]:
-    """Which columns the user calls categories; `columns`: names of a frame's columns, or the number of an array's."""
+    """For each column whether the user declares it as a category.
+
+    columns: names of a frame's columns, or the number of an array's columns.
+    """
     names = [] if isinstance(columns, int) else [_plain(name) for name in columns]
     q = columns if isinstance(columns, int) else len(names)
     if categorical_features is None:
@@ -231,7 +234,7 @@ def _plain(value: Any) -> Any:
 
 
 def _as_array(X: ArrayLike | Frame) -> NDArray[Any]:
-    """X as an array; masked entries are missing, rows of numbers and texts keep both."""
+    """X as an array; masked entries are missing, and rows of numbers and texts keep their types."""
     if isinstance(X, np.ma.MaskedArray):
         kind = np.float64 if X.dtype.kind in "biuf" else object
         return np.ma.filled(X.astype(kind), np.nan)
@@ -246,7 +249,7 @@ def _as_array(X: ArrayLike | Frame) -> NDArray[Any]:
 
 
 def _as_numbers(X: Any) -> Array:
-    """X (n, q) as float64; scikit-learn says what is wrong with it, and is not asked where nothing can be."""
+    """X (n, q) as float64, validated by scikit-learn except where nothing can be wrong."""
     if type(X) is np.ndarray and X.dtype == np.float64 and X.ndim == 2 and X.size and not np.isinf(X).any():
         return np.ascontiguousarray(X)
     numbers: Array = check_array(
@@ -275,7 +278,7 @@ def _order(column: Any) -> Order:
 
 
 def _read(values: NDArray[Any], where: str, kind: str | None) -> Column:
-    """A column as numbers, dates or names, as `kind` says, or as its values say if that is None."""
+    """A column as numbers, dates or names: of the given kind, or of the kind that fits its values if that is None."""
     if values.ndim > 1:  # such as the structs of polars
         _name(values[0], where)
     if kind == "category":

@@ -1,4 +1,4 @@
-"""How outcomes were recorded: values that come with a probability of their own (atoms), and rounding to a grid."""
+"""How outcomes were recorded: values with a probability of their own (atoms), and rounding to a grid."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ Setting = object  # what a user passed as `atoms` or `resolution`, before it was
 
 
 def is_few(resolution: Setting) -> bool:
-    """Whether the setting is the default: a grid for outcomes of few values alone."""
+    """Whether the setting is the default, by which only outcomes of few values are on a grid."""
     return isinstance(resolution, str) and resolution == FEW
 
 
 def read_atoms(atoms: Setting, table: Table) -> Array:
-    """The atoms (K,) of a table of one outcome, ascending, as the user's setting says; none for None."""
+    """The atoms (K,) of a table of one outcome, ascending, by the user's setting; empty for None."""
     if atoms is None:
         return np.empty(0)
     if table.y.shape[1] > 1:
@@ -61,7 +61,7 @@ def read_atoms(atoms: Setting, table: Table) -> Array:
 
 
 def find_atoms(y: Array, weight: Array) -> Array:
-    """Values of outcomes y (n,) that come far more often than the values around them, or both of two."""
+    """Values that are far more frequent among outcomes y (n,) than the values around them; of two values both."""
     values, place = np.unique(y, return_inverse=True)
     count = np.bincount(place, weight)
     if len(values) == 2:
@@ -77,7 +77,7 @@ def find_atoms(y: Array, weight: Array) -> Array:
 
 
 def read_grid(resolution: Setting, table: Table) -> AnyGrid | None:
-    """The grid of the outcomes as the user's setting says, None if there is none."""
+    """The grid of the outcomes by the user's setting, None if there is none."""
     if resolution is None:
         return None
     d = table.y.shape[1]
@@ -96,7 +96,7 @@ def read_grid(resolution: Setting, table: Table) -> AnyGrid | None:
 
 
 def recognise(table: Table, atoms: Setting, resolution: Setting) -> tuple[Array, AnyGrid | None]:
-    """Atoms (K,) and grid of a table's outcomes, as the user's settings say; a grid of few values is of the others."""
+    """Atoms (K,) and grid of a table's outcomes by the user's settings; a grid is looked for without the atoms."""
     values = read_atoms(atoms, table)
     if is_few(resolution) and len(values):
         table = table.take(atom_labels(table.y[:, 0], values) == 0)
@@ -125,7 +125,7 @@ def continuous_part(
     bounds: Sequence[tuple[float | None, float | None]],
     rng: np.random.Generator,
 ) -> Table:
-    """The rows that are no atom, with their cells of the grid; outcomes are spread over these, inside of the bounds."""
+    """The rows that are not at an atom, with their cells; outcomes are spread over their cells, within the bounds."""
     if len(atoms):
         table = table.take(atom_labels(table.y[:, 0], atoms) == 0)
     if grid is None:
@@ -141,9 +141,9 @@ def continuous_part(
 
 
 def notes(table: Table, atoms: Setting, resolution: Setting, in_memory: bool = True) -> tuple[str, ...]:
-    """Sentences for the summary about values that come again and again and about rounding, given the settings.
+    """Notes for the summary about repeated values and rounding of the outcomes, given the settings.
 
-    in_memory: the table has all rows; else it is a sample, and atoms and grids are not modelled.
+    in_memory: the table has all rows; otherwise it is a sample, and atoms and grids are not modelled.
     """
     steps = [recording_step(column) for column in table.y.T]
     values, grid = recognise(table, atoms, resolution)
@@ -181,7 +181,7 @@ def notes(table: Table, atoms: Setting, resolution: Setting, in_memory: bool = T
 
 
 def note_on_few_values(y: Array, grid: AnyGrid) -> str:
-    """What is said of outcomes y (n, d) of few values that were recognised."""
+    """The note about outcomes y (n, d) that were recognised as having few values."""
     way_out = "resolution=None gives a plain density"
     if isinstance(grid, Grid) and len(grid.step) > 1:
         names = ", ".join(f"outcome {j} in steps of {step:g}" for j, step in enumerate(grid.step) if step > 0)
@@ -198,12 +198,12 @@ def note_on_few_values(y: Array, grid: AnyGrid) -> str:
 
 
 def _two(values: Array) -> str:
-    """What is said of an outcome that has two values."""
+    """The note about an outcome that has two values."""
     return f"the outcome has two values, {values[0]:g} and {values[1]:g}: a classifier is what is wanted"
 
 
 def _notes_on_values(table: Table, atoms: Setting, known: Array, step: float) -> list[str]:
-    """Sentences about values of one outcome, recorded in this step, that come again and again; some are known atoms."""
+    """Notes on repeated values of one outcome, recorded in this step; `known` values are atoms already."""
     y, total = table.y[:, 0], table.weight.sum()
     different = np.unique(y)
     if len(different) == 2:

@@ -20,9 +20,9 @@ EachBlock = Callable[..., Sequence[Any]]
 
 @dataclass(frozen=True)
 class Standardizer:
-    """Covariates to mean 0 and standard deviation 1 of the (weighted) training rows.
+    """Covariates scaled to mean 0 and standard deviation 1 of the (weighted) training rows.
 
-    What was constant there becomes 0 whatever it is later: nothing was learnt about it.
+    Columns that were constant in training become 0 for all rows, because nothing was learnt about them.
     """
 
     unit: Array  # (q,): largest absolute value; keeps the sums from overflowing
@@ -37,7 +37,7 @@ class Standardizer:
 
     @staticmethod
     def fit_blocks(each: EachBlock) -> Standardizer:
-        """The same from rows that are in blocks, perhaps elsewhere: it passes over them four times."""
+        """Mean and scale from rows in blocks, which may be elsewhere: it passes over them four times."""
         total = sum(each(sum_of_weights))
         smallest, largest = (np.array(ends) for ends in zip(*each(_ends), strict=True))
         smallest, largest = smallest.min(axis=0), largest.max(axis=0)

@@ -1,4 +1,4 @@
-"""From frames and arrays to a validated table of float64; every complaint about data is made here."""
+"""From frames and arrays to a validated table of float64; all errors about data are raised here."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ _FEW_WORTH = 0.2  # of the number of rows: weights that are worth fewer rows of 
 
 @dataclass(frozen=True)
 class Table:
-    """Covariates x (n, q), outcomes y (n, d), weights (n,); rows of no weight are left out.
+    """Covariates x (n, q), outcomes y (n, d) and weights (n,) of the rows with a weight above zero.
 
-    number (n,) counts the rows as the user does. Rows of one unit (n,) are on the same side of every division. Outcomes
-    that were recorded in cells are spread over these.
+    number (n,) is the row number in the user's table. Rows of one unit (n,) are on the same side of every division.
+    Outcomes that were recorded in cells are spread over these.
     """
 
     x: Array
@@ -77,7 +77,7 @@ def learn_table(
     weights_are: str = "counts",
     last: Array | None = None,
 ) -> tuple[Table, Schema]:
-    """The validated table of training rows, and what is learnt of its columns.
+    """The validated table of training rows, and the schema of its columns.
 
     merge: copies become one row. weights_are: "counts" of rows, or "relative", which are divided by their mean. last:
     numbers (n,) that become the last covariate of the table and are no column of the schema.
@@ -111,7 +111,7 @@ def read_table(
 ) -> Table:
     """The validated table of rows with columns like those of the training rows.
 
-    is_piece: other rows are elsewhere, so that units come from values and not from ranks.
+    is_piece: further rows are elsewhere, so that units are computed from values and not from ranks.
     """
     rows = _align(read_columns(schema, X), y, sample_weight, groups, is_piece)
     x = schema.covariates.filled(schema.covariates(rows.columns))
@@ -119,10 +119,10 @@ def read_table(
 
 
 def read_covariates(schema: Schema, X: ArrayLike | Frame) -> Array:
-    """Covariates (n, q) as the fitted model sees them, rows next to each other in memory.
+    """Encoded covariates (n, q) of new rows, as contiguous rows.
 
-    They are NaN, with a warning, where nothing was learnt of a value: in a column with few or no missing values
-    in the training rows, and of a level that these did not have.
+    They are NaN, with a warning, where nothing was learnt about a value: missing values in a column with few or none in
+    the training rows, and unseen levels.
     """
     x = schema.covariates(read_columns(schema, X))
     unknown = np.isnan(x)
@@ -132,7 +132,7 @@ def read_covariates(schema: Schema, X: ArrayLike | Frame) -> Array:
 
 
 def _warn_of_unknown(schema: Schema, unknown: Bools) -> None:
-    """Say which columns have values, at the unknown (n, q) numbers, that nothing was learnt of."""
+    """Warn about columns with values, at the unknown (n, q) numbers, about which nothing was learnt."""
     names = schema.names or tuple(str(j) for j in range(schema.n_columns))
     for name, kind, place in zip(names, schema.covariates.kinds, schema.covariates.places(), strict=True):
         n = int(unknown[:, place].any(axis=1).sum())
@@ -159,9 +159,9 @@ class _Aligned:
     rank: Units  # the same, made of ranks
 
     def merged(self) -> _Aligned:
-        """The distinct rows, in an order that depends on what they hold alone; copies add up their weights.
+        """The distinct rows, in an order that depends only on their contents; weights of copies are added up.
 
-        Copies of a single row make two, each with half of the weight: a training needs rows to set aside.
+        A single distinct row becomes two, each with half of the weight, because training needs rows to set aside.
         """
         order, starts = order_of_content(self.content, self.rank, self.weight)
         weight = np.add.reduceat(self.weight[order], starts)
@@ -205,7 +205,7 @@ def outcome_names(y: Any, n_outcomes: int) -> tuple[str, ...]:
 
 
 def read_outcomes(y: ArrayLike, n_outcomes: int | None = None) -> Array:
-    """Outcomes (n, d) as float64; a flat y is one outcome."""
+    """Outcomes (n, d) as float64; a one-dimensional y is one outcome."""
     if y is None:
         raise ValueError("y is missing: the model requires y to be passed, but the target y is None.")
     if isinstance(y, np.ma.MaskedArray):
@@ -257,7 +257,7 @@ def _durations_as_seconds(y: Any) -> Any:
 
 
 def read_one_for_each(given: ArrayLike, name: str, n: int) -> Array:
-    """A number for each of n rows, NaN where it is masked; a single number is that of all rows."""
+    """One number for each of n rows, NaN where it is masked; a single number is repeated."""
     refuse_name(given, name)
     kind = getattr(getattr(given, "dtype", None), "kind", "")
     if kind == "M":
@@ -276,7 +276,7 @@ def read_one_for_each(given: ArrayLike, name: str, n: int) -> Array:
 
 
 def read_weights(sample_weight: ArrayLike | None, n: int) -> Array:
-    """Weights (n,), ones by default; they count rows, so a row of weight 2 equals the row twice."""
+    """Weights (n,), ones by default; a row of weight 2 equals the row twice."""
     if sample_weight is None:
         return np.ones(n)
     weight = read_one_for_each(sample_weight, "sample_weight", n)
@@ -314,7 +314,7 @@ def _read_pair(pair: Any) -> Bound:
 
 
 def check_bounds(table: Table, bounds: Sequence[Bound], name: str) -> None:
-    """Complain about the first outcome outside its bounds, or about outcomes too far apart for float64."""
+    """Raise a ValueError about the first outcome outside its bounds, or about outcomes too far apart for float64."""
     for j, (low, high) in enumerate(bounds):
         y = table.y[:, j]
         outside = (y < (-np.inf if low is None else low)) | (y > (np.inf if high is None else high))
@@ -330,13 +330,13 @@ def check_bounds(table: Table, bounds: Sequence[Bound], name: str) -> None:
 
 
 def _first_of_user(table: Table, where: Bools) -> int:
-    """Place in the table of the row, among those where a mask (n,) is true, that the user has first."""
+    """Place in the table of the row with the smallest number in the user's table where a mask (n,) is true."""
     places = np.flatnonzero(where)
     return int(places[np.argmin(table.number[places])])
 
 
 def check_size(table: Table, atoms: int = 0) -> None:
-    """Complain about too few rows, of which atoms are not counted."""
+    """Raise a ValueError about too few rows; rows at atoms do not count."""
     if len(table) < 2:
         besides = f" besides {atoms} atom(s)" if atoms else ""
         raise ValueError(f"Found {len(table)} row(s){besides} (n_samples = {len(table)}): at least 2 are required.")
@@ -352,7 +352,7 @@ def check_sum_of_weights(total: float) -> None:
 
 
 def check_counts(table: Table, min_samples_node: float) -> None:
-    """Warn about weights that cannot be counts."""
+    """Warn about weights that cannot be counts of rows."""
     total = table.weight.sum()
     fewest = min(min_samples_node, len(table)) * (1 - 1e-9)  # weights of mean one add up to the rows but for rounding
     if total < fewest and not (table.weight == 1).all():
@@ -377,11 +377,11 @@ def note_on_weights(table: Table) -> tuple[str, ...]:
 
 
 def is_dask(part: object) -> bool:
-    """Whether it is a Dask collection."""
+    """Whether an object is a Dask collection."""
     return hasattr(part, "__dask_graph__")
 
 
 def has_repeats(y: Array) -> bool:
-    """Whether more than half of the rows of outcomes y (n, d) have a twin."""
+    """Whether more than half of the rows of outcomes y (n, d) have an exact copy."""
     _, count = np.unique(y, axis=0, return_counts=True)
     return bool(count[count > 1].sum() > len(y) / 2)

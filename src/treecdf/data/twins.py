@@ -1,4 +1,4 @@
-"""Rows that share covariates although chance would not have it so: perhaps they belong together."""
+"""Rows that share covariates more often than by chance: perhaps they belong together."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _BY_CHANCE = 0.1  # twins of a row that chance would give, at most: more are no 
 
 
 def note_on_twins(x: Array) -> tuple[str, ...]:
-    """A sentence for the summary if many rows of x (n, q) share all covariates, or all but a few, with another row."""
+    """A note for the summary if many rows of x (n, q) share all, or nearly all, covariates with another row."""
     x = x[:_MOST_ROWS]
     q = x.shape[1]
     chance = np.array([_chance(column) for column in x.T])
@@ -50,7 +50,7 @@ def note_on_twins(x: Array) -> tuple[str, ...]:
 
 
 def note_on_near_copies(x: Array, y: Array) -> tuple[str, ...]:
-    """A sentence for the summary if many rows of x (n, q) and y (n, d) are another row with next to no noise added."""
+    """A note for the summary if many rows of x (n, q) and y (n, d) are nearly copies of another row."""
     table = np.hstack([x[:_MOST_ROWS], y[:_MOST_ROWS]])
     if len(table) <= _CROWD:
         return ()
@@ -68,10 +68,10 @@ def note_on_near_copies(x: Array, y: Array) -> tuple[str, ...]:
 
 
 def worth_of_near_rows(x: Array, y: Array, share: float) -> float:
-    """How much more the nearest of all rows tells of outcomes y (n, d) than the nearest of a share of them.
+    """How much better the nearest of all rows predicts outcomes y (n, d) than the nearest of a share of them.
 
-    It is the mean difference of the logarithms of its errors, of rows that are asked; covariates x (n, q). Rows are in
-    a random order.
+    It is the mean difference of the logarithms of the errors over a sample of rows with covariates x (n, q). Rows must
+    be in random order.
     """
     x, y = _standardised(x), _standardised(y)
     n_asked = min(_ASKED_NEIGHBOURS, len(x) // 5)
@@ -100,7 +100,7 @@ def _standardised(values: Array) -> Array:
 
 
 def _is_near_copy(table: Array) -> Bools:
-    """Which of some rows of a table (n, k) are far nearer to another row than to most; no exact copies."""
+    """Which of some rows of a table (n, k) are far nearer to another row than is usual, without being exact copies."""
     asked = table[:_ASKED_ROWS]
     found = np.empty(len(asked), bool)
     length = (table**2).sum(axis=1)
@@ -115,7 +115,7 @@ def _is_near_copy(table: Array) -> Bools:
 
 
 def _chance(column: Array) -> float:
-    """Probability that two rows agree in a column by chance; next to none in numbers that are on no grid."""
+    """Probability that two rows have the same value in a column by chance; nearly 0 for numbers on no grid."""
     if recording_step(column) == 0 and len(np.unique(column)) > 2:
         return 1 / len(column) ** 2
     _, count = np.unique(column, return_counts=True)

@@ -47,7 +47,7 @@ def _ranks(column: Column) -> Units:
 
 
 def copies_of(units: Units) -> tuple[Ints, Ints]:
-    """For rows with these units (n,): the how-manieth copy each is, from 0 on, and how many copies there are."""
+    """For rows with units (n,): the number of each row among its copies, from 0 on, and the number of copies."""
     order = np.argsort(units, kind="stable")
     ascending = units[order]
     begins = np.flatnonzero(np.append(True, ascending[1:] != ascending[:-1]))
@@ -71,7 +71,7 @@ def units_of_groups(groups: ArrayLike, n: int) -> Units:
 
 
 def refuse_name(given: object, name: str) -> None:
-    """Complain about the name of a column where its values are needed."""
+    """Raise a ValueError if the name of a column was passed where its values are needed."""
     if isinstance(given, str):
         raise ValueError(
             f"Expected {name} to have a value for each row; got {given!r}: pass X[{given!r}] if it is one."
@@ -79,7 +79,7 @@ def refuse_name(given: object, name: str) -> None:
 
 
 def check_groups(units: Units) -> None:
-    """Complain if rows (n,) are all of one group."""
+    """Raise a ValueError if all rows (n,) are of one group."""
     if (units == units[0]).all():
         raise ValueError("All rows are of one group: at least 2 groups are required.")
 
@@ -117,9 +117,9 @@ def _mixed(units: Units) -> Units:
 
 
 def order_of_content(content: Units, rank: Units, weight: Array) -> tuple[Ints, Ints]:
-    """An order (n,) of the rows by their ranks, then their content, and where (m,) in it each distinct row begins.
+    """An order (n,) of the rows by rank and content, and the place (m,) where each distinct row begins in it.
 
-    Copies follow one another, the lightest first, so that sums of their weights do not depend on how they came.
+    Copies follow one another, the lightest first, so that the sum of their weights does not depend on the given order.
     """
     order = np.lexsort((weight, content, rank))
     is_new = (content[order][1:] != content[order][:-1]) | (rank[order][1:] != rank[order][:-1])
@@ -144,9 +144,9 @@ def set_aside(units: Units, fraction: float, n_members: int, rng: np.random.Gene
 
 
 def _shuffled(units: Units, rng: np.random.Generator) -> tuple[Ints, Ints]:
-    """Ranks of the distinct units in a random order, and the place (n,) among them of each row's unit.
+    """Ranks of the distinct units in a random order, and the index (n,) among them of each row's unit.
 
-    The order is that of a keyed mix of each unit: a row more or less hardly changes the ranks of the others.
+    The order is that of a keyed hash of each unit, so that adding a row hardly changes the ranks of the others.
     """
     distinct, place = np.unique(units, return_inverse=True)
     key = rng.integers(2**64, dtype=np.uint64)
@@ -156,5 +156,5 @@ def _shuffled(units: Units, rng: np.random.Generator) -> tuple[Ints, Ints]:
 
 
 def keyed(units: Units, key: int | np.uint64) -> Units:
-    """A one-to-one mix of units (n,) with a key below 2^64, as good as random numbers."""
+    """A one-to-one hash of units (n,) with a key below 2^64, which behaves like random numbers."""
     return _mixed(units ^ np.uint64(key))

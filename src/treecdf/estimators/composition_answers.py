@@ -1,4 +1,4 @@
-"""What a fitted model of compositions answers: draws, densities, probabilities of zeros, functionals."""
+"""The methods of a fitted model of compositions: draws, densities, probabilities of zeros, functionals."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _MOST_AT_ONCE = 2_000_000  # Numbers in drawn compositions that functionals are 
 
 
 class CompositionAnswers:
-    """Answers of a fitted `CompositionalFlow`."""
+    """The methods of a fitted `CompositionalFlow`."""
 
     counts: bool
     normalize: bool
@@ -54,7 +54,7 @@ class CompositionAnswers:
         subject: ArrayLike | None = None,
         time: ArrayLike | None = None,
     ) -> Any:
-        """Draws of compositions, each of sum one, or of counts, each of the sum `depth`; absent taxa are 0.
+        """Draws of compositions, each with sum one, or of counts, each with sum `depth`; absent taxa are 0.
 
         Parameters
         ----------
@@ -65,20 +65,31 @@ class CompositionAnswers:
         random_state : int, Generator, RandomState or None, default None
             Seed of the draws.
         depth : int or array of shape (n,), default None
-            Of a model of counts: reads of each sample. None: drawn from the depths of the training samples. Below the
-            smallest of these, samples of that one are thinned; beyond the largest, presences are those at the largest.
+            For models of counts: reads of each sample. None: drawn from the depths of the training samples. Below the
+            smallest of these, draws with that depth are thinned; beyond the largest, presences are those at the
+            largest.
         subject : array of shape (n,), default None
-            Whose samples the rows are, of a model that was fitted with subjects. Samples of one subject are drawn
-            alike: the k-th draws of its rows are one history. They need not be subjects of the training rows. None:
-            every sample is of a subject of its own.
+            Subject of each sample, for models fitted with subjects. Samples of one subject are correlated: the k-th
+            draws of its rows are one history. Subjects of the training rows are not treated differently. None: samples
+            are independent.
         time : array of shape (n,), default None
-            When the samples were taken, if the model was fitted with times; dates and durations count in days.
+            Time of each sample, for models fitted with times; dates and durations count in days.
 
         Returns
         -------
         array of shape (n, n_samples, taxa)
             The draws. If X is a pandas frame and the taxa have names, a frame of n * n_samples rows, with the taxa as
             columns and an index of the rows of X and the numbers of the draws.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from treecdf import CompositionalFlow
+        >>> rng = np.random.default_rng(0)
+        >>> x, y = rng.normal(size=(40, 1)), rng.dirichlet([1, 2, 3], 40)
+        >>> model = CompositionalFlow(random_state=0).fit(x, y)
+        >>> model.sample(x[:3], n_samples=2, random_state=0).shape
+        (3, 2, 3)
         """
         check_is_fitted(self, "links_")
         check_setting("n_samples", n_samples, is_int(n_samples) and n_samples >= 0, "an integer of at least 0")
@@ -94,7 +105,7 @@ class CompositionAnswers:
         kin: tuple[Ints, Array] | None,
         rng: np.random.Generator,
     ) -> Array:
-        """Draws (n, n_samples, taxa) at covariates x (n, q) that were read, of these subjects and times."""
+        """Draws (n, n_samples, taxa) at encoded covariates x (n, q), given depths, and subjects and times `kin`."""
         at = self._at(x, n_samples, depth, rng)
         with threadpool_limits(1, user_api="blas"):
             effects = self.effects_(at.x)
@@ -111,22 +122,32 @@ class CompositionAnswers:
         return drawn.reshape(len(x), n_samples, self.n_taxa_)
 
     def log_prob(self, X: ArrayLike, Y: ArrayLike) -> Array:
-        """Log density of compositions, with respect to the measure named in the notes.
+        """Log density of compositions, with respect to the measure in the notes of `CompositionalFlow`.
 
         Parameters
         ----------
         X : array or frame of shape (n, q)
             Covariates.
         Y : array, frame, sparse matrix or BIOM table of shape (n, taxa)
-            Compositions; columns with names may be in any order. Of a model of counts: counts, whose sums are the
+            Compositions; columns with names may be in any order. For models of counts: counts, whose sums are the
             depths.
 
         Returns
         -------
         array of shape (n,)
-            -inf where a taxon is present that no training row had. Of counts the log density of their shares given
-            the depth: that of models of shares may be compared with it. Minus (taxa present - 1) * log(depth) it is
-            nearly the log probability of the counts.
+            Nats; -inf where a taxon is present that no training row had. For counts it is the log density of their
+            shares given the depth, which may be compared with that of models of shares; minus (taxa present - 1) *
+            log(depth) it is nearly the log probability of the counts.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from treecdf import CompositionalFlow
+        >>> rng = np.random.default_rng(0)
+        >>> x, y = rng.normal(size=(40, 1)), rng.dirichlet([1, 2, 3], 40)
+        >>> model = CompositionalFlow(random_state=0).fit(x, y)
+        >>> model.log_prob(x, y).shape
+        (40,)
         """
         check_is_fitted(self, "links_")
         counts = self._has_depths
@@ -158,7 +179,20 @@ class CompositionAnswers:
         return log_prob - ratios.log_y.sum(axis=1)
 
     def score(self, X: ArrayLike, Y: ArrayLike) -> float:
-        """Mean log density, so that model selection maximises the likelihood."""
+        """Mean log density, so that model selection maximises the likelihood.
+
+        Parameters
+        ----------
+        X : array or frame of shape (n, q)
+            Covariates.
+        Y : array, frame, sparse matrix or BIOM table of shape (n, taxa)
+            Compositions.
+
+        Returns
+        -------
+        float
+            The mean of `log_prob`, in nats; higher is better.
+        """
         return float(self.log_prob(X, Y).mean())
 
     def zero_prob(
@@ -169,7 +203,7 @@ class CompositionAnswers:
         *,
         depth: ArrayLike | None = None,
     ) -> Any:
-        """Probability that each taxon is absent; of counts, that it has no read at a depth.
+        """Probability that each taxon is absent; for counts, that it has no read at a depth.
 
         Parameters
         ----------
@@ -180,14 +214,24 @@ class CompositionAnswers:
         random_state : int, Generator, RandomState or None, default 0
             Seed of these draws.
         depth : int or array of shape (n,), default None
-            Of a model of counts: reads of each sample, held at those of the training samples. None: drawn from them.
-            What is left at a large depth is absence; what is added at a small one is shallow sequencing.
+            For models of counts: reads of each sample, held within the range of training. None: drawn from the depths
+            of training. What remains at a large depth is absence; what a small depth adds is shallow sequencing.
 
         Returns
         -------
         array of shape (n, taxa)
-            Probabilities; their standard errors are at most 0.5 / sqrt(n_draws). A frame if X is a pandas frame and
-            the taxa have names.
+            Probabilities; their standard errors are at most 0.5 / sqrt(n_draws). A frame if X is a pandas frame and the
+            taxa have names.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from treecdf import CompositionalFlow
+        >>> rng = np.random.default_rng(0)
+        >>> x, y = rng.normal(size=(40, 1)), rng.dirichlet([1, 2, 3], 40)
+        >>> model = CompositionalFlow(random_state=0).fit(x, y)
+        >>> model.zero_prob(x[:3]).shape
+        (3, 3)
         """
         check_is_fitted(self, "links_")
         check_setting("n_draws", n_draws, is_int(n_draws) and n_draws >= 1, "an integer of at least 1")
@@ -213,19 +257,19 @@ class CompositionAnswers:
         depth: ArrayLike | None = None,
         random_state: Any = 0,
     ) -> Any:
-        """Mean and interval of a number that is made of a sample, given covariates.
+        """Conditional mean and interval of a number that is computed from a sample.
 
         Parameters
         ----------
         f : {"shannon", "richness", "bray_curtis"} or function
             Shannon diversity in nats, number of taxa present, Bray-Curtis distance to the reference, or a function of
-            draws (m, taxa), compositions or counts as `sample` gives them, that returns numbers (m,).
+            draws (m, taxa), compositions or counts as `sample` returns them, that returns numbers (m,).
         X : array or frame of shape (n, q)
             Covariates.
         level : float, default 0.9
             Probability of the central interval.
         n_draws : int, default 200
-            Draws at each row that mean and interval are taken of.
+            Draws at each row from which mean and interval are computed.
         reference : array of shape (taxa,), or series with the names of the taxa, default None
             The composition that "bray_curtis" measures distances to.
         depth : int or array of shape (n,), default None
@@ -237,6 +281,16 @@ class CompositionAnswers:
         -------
         array of shape (n, 3)
             Mean, lower and upper end. If X is a pandas frame, a frame with columns of these names.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from treecdf import CompositionalFlow
+        >>> rng = np.random.default_rng(0)
+        >>> x, y = rng.normal(size=(40, 1)), rng.dirichlet([1, 2, 3], 40)
+        >>> model = CompositionalFlow(random_state=0).fit(x, y)
+        >>> model.functional("shannon", x[:2]).shape
+        (2, 3)
         """
         check_is_fitted(self, "links_")
         check_setting("level", level, isinstance(level, float) and 0 < level < 1, "a number between 0 and 1")
@@ -280,7 +334,7 @@ class CompositionAnswers:
         return hasattr(self, "depths_")
 
     def _at(self, x: Array, n_samples: int, depth: ArrayLike | None, rng: np.random.Generator) -> At:
-        """Rows to draw at; depths that are not given are drawn."""
+        """The rows to draw at; depths that are not given are drawn."""
         n = len(x)
         if not self._has_depths and depth is not None:
             raise ValueError("depth is for a model of counts: CompositionalFlow(counts=True).")
@@ -295,7 +349,7 @@ class CompositionAnswers:
         return At(at.x, at.floor, reads)
 
     def _at_depths(self, x: Array, depth: Array | None) -> At:
-        """Rows with depths (n,), if the model is one of counts."""
+        """The rows with depths (n,), if the model is one of counts."""
         if depth is None:
             return At(x, None, None)
         return At(np.column_stack([x, self.depths_.covariate(depth)]), floors(np.log(depth)), depth)

@@ -56,16 +56,16 @@ _FITTED = (
 
 
 class CompositionalFlow(CompositionAnswers, BaseEstimator):
-    """Learns the distribution of compositions given covariates: exact zeros, exact density, draws that sum to one.
+    """Learns the distribution of compositions given covariates: exact zeros, exact density, draws with sum one.
 
     Parameters
     ----------
     counts : bool
-        Whether Y holds counts, such as reads. The depth, a row's sum, is then a covariate of its own, nothing is
-        below one read, and draws are counts of a depth that is asked for.
+        Whether Y has counts, such as reads. The depth, a row's sum, is then a further covariate, taxa that are present
+        have at least one read, and draws are counts with a given depth.
     normalize : bool
-        Whether rows of Y are divided by their sums (percentages; counts whose depth is to be forgotten). Otherwise rows
-        that do not sum to one are refused.
+        Whether rows of Y are divided by their sums (for percentages, or counts whose depth should be ignored).
+        Otherwise rows that do not sum to one are refused.
     categorical_features : list of names or numbers of columns, or of booleans, default None
         Columns of X whose values are names, besides text and categories of a frame.
     flow : TreeFlowRegressor, default None
@@ -89,9 +89,9 @@ class CompositionalFlow(CompositionAnswers, BaseEstimator):
     links_ : tuple of Link
         Log ratios of the taxa of order_.
     depths_ : Depths
-        Of counts: how many reads the training samples had.
+        For counts: the numbers of reads of the training samples.
     subjects_ : Subjects
-        How alike samples of one subject are, if the fit was told whose they are.
+        Correlations between samples of one subject, if `fit` got subjects.
 
     Notes
     -----
@@ -154,14 +154,13 @@ class CompositionalFlow(CompositionAnswers, BaseEstimator):
         groups : array of shape (n,), default None
             Rows of one group, such as samples of one person, are left out together where left-out rows decide.
         sample_weight : array of shape (n,), default None
-            How many samples each row counts for; one for all by default. How alike samples of one subject are is
-            learnt from all of them alike.
+            How many samples each row counts for. None: all 1. Correlations within subjects are learnt without weights.
         subject : array of shape (n,), default None
-            Whose sample each row is. How alike samples of one subject are is then learnt, for histories drawn by
-            `sample(..., subject=...)`; subjects are groups if no other groups are given. What a single sample is like
-            given its covariates does not depend on it.
+            Subject of each sample. Correlations between samples of one subject are then learnt, for histories drawn by
+            `sample(..., subject=...)`; subjects are groups if no other groups are given. The distribution of a single
+            sample given its covariates does not depend on them.
         time : array of shape (n,), default None
-            When the samples were taken: those of one subject may be less alike the longer they are apart. Dates and
+            Time of each sample: correlations within a subject may decrease with the time between samples. Dates and
             durations count in days.
 
         Returns
@@ -246,7 +245,7 @@ class CompositionalFlow(CompositionAnswers, BaseEstimator):
 
     @classmethod
     def _restored(cls, parameters: dict[str, Any], fitted: dict[str, Any]) -> Self:
-        """The model in a file."""
+        """The model with the parameters and fitted attributes of a file, after checks."""
         flow = parameters.pop("flow", None)
         model = cls(**parameters, flow=None if flow is None else TreeFlowRegressor(**flow))
         expect(model.flow is None or model.flow.checkpoint is None, "no checkpoint")

@@ -1,4 +1,4 @@
-"""A fit of TreeFlowRegressor from beginning to end; nothing of the estimator changes until its result is whole."""
+"""The fit of a TreeFlowRegressor from beginning to end; the estimator does not change before the result is complete."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ Given = tuple[ArrayLike | Frame, ArrayLike, ArrayLike | None, ArrayLike | None]
 
 @dataclass(frozen=True)
 class FittedState:
-    """The fitted attributes of a model by name, and what its user should hear of."""
+    """The fitted attributes of a model by name, and what the user should be warned of."""
 
     attributes: dict[str, Any]
     missing: tuple[str, ...]  # because the fit was interrupted
@@ -76,9 +76,10 @@ def fit_table(
     exposure: ArrayLike | None = None,
     sample: OfLargeTable | None = None,
 ) -> FittedState:
-    """Fit to a table in memory, with validation rows if there are any.
+    """The fitted state of a model of a table in memory, with validation rows if they are given.
 
-    sample: what is known of it as a sample of a large table, on all others of which trees will be grown.
+    sample: what is known of the table as a sample of a large one, on whose other rows trees will be grown; None if it
+    is not a sample.
     """
     X, y, sample_weight, groups = train
     rng = checkpoint.generator(settings.random_state)
@@ -126,7 +127,10 @@ def fit_in_memory(
     checkpoint: NoCheckpoint,
     exposure: ArrayLike | None = None,
 ) -> FittedState:
-    """Fit to a table in memory; a large one as if it were in files, if there is a conditional base and no exposure."""
+    """The fitted state of a model of a table in memory.
+
+    More than 50,000 rows are fitted as if they were in files, if there is a conditional base and no exposure.
+    """
     X, y, weight, groups = train
     X, y = opened(X), opened_outcomes(y)
     n = (*np.shape(X), 0)[0]
@@ -143,10 +147,10 @@ def fit_in_memory(
 def fit_table_in_pieces(
     settings: FitSettings, pieces: Pieces, validation: Given | None, checkpoint: NoCheckpoint
 ) -> FittedState:
-    """Fit to rows of files or of a Dask collection.
+    """The fitted state of a model of rows in files or in a Dask collection.
 
-    Not too many are read into memory. Of more, one flow on an unconditional base is trained by sums over all rows; any
-    other model is learnt from a sample, and trees are grown on the other rows.
+    Up to 50,000 rows are read into memory. With more rows, one flow on an unconditional base is trained by sums over
+    all rows; any other model is fitted to a sample, and trees are grown on the other rows.
     """
     sizes = pieces.sizes()
     if not sizes[:, 1].any():
@@ -176,7 +180,7 @@ def fit_table_in_pieces(
 def _fit_sampled(
     settings: FitSettings, sampled: Sampled, validation: Given | None, checkpoint: NoCheckpoint
 ) -> FittedState:
-    """The model of a sample of the rows, with trees of all other rows unless it is on a grid."""
+    """The model of a sample of the rows, with trees of all other rows unless its outcomes are on a grid."""
     sampled, given = sampled.drawn()
     known = OfLargeTable(_do_near_rows_tell(settings, given))
     if settings.effort == "fast" and not known.near_rows_tell:
@@ -207,13 +211,13 @@ def _fit_sampled(
 
 
 def _do_near_rows_tell(settings: FitSettings, given: Given) -> bool:
-    """Whether a sample of fewer rows would tell surely less, as they would be less near to new ones."""
+    """Whether the nearest rows of a smaller sample would predict clearly worse, being less near (ADR 49)."""
     table = learn_table(*given, settings.categorical_features, np.random.default_rng(0))[0]
     return worth_of_near_rows(table.x, table.y, SHARE_OF_SMALL_SAMPLE) > NEAR_ROWS_TELL[settings.effort]
 
 
 def _refined(settings: FitSettings, sampled: Sampled, state: FittedState) -> Ensemble | None:
-    """The sample's model with trees of all other rows, of each outcome given those before it; None if it has none."""
+    """The sample's model with trees of all other rows, for every link of a chain; None if it has no such form."""
     known, mixture = state.attributes, state.attributes["mixture_"]
     links = links_of(mixture)
     if known["grid_"] is not None or not links:
@@ -236,7 +240,7 @@ def _state(
     rng: np.random.Generator,
     attributes: dict[str, Any],
 ) -> FittedState:
-    """The whole fitted state: what is known of the table, the mixture, its history and the importances."""
+    """The complete fitted state: the schema, the mixture, its history and the importances of the covariates."""
     mixture, places = ensemble.mixture(), attributes["covariates_"].places()
     attributes |= {
         "notes_": (
@@ -255,7 +259,7 @@ def _state(
 
 
 def _recorded(names: tuple[str, ...], recording: Recording) -> dict[str, Any]:
-    """The fitted attributes that say what the outcomes are."""
+    """The fitted attributes that describe the outcomes: names, atoms, grid and notes."""
     return {
         "n_outcomes_": len(names),
         "outcome_names_": names,
@@ -268,7 +272,7 @@ def _recorded(names: tuple[str, ...], recording: Recording) -> dict[str, Any]:
 def _read_validation(
     settings: FitSettings, schema: Schema, bounds: Sequence[Bound], given: Given | None
 ) -> Table | None:
-    """The validation rows, None if there are none."""
+    """The validation rows as a table, None if there are none."""
     if given is None:
         has_rotations = len(bounds) > 1 and settings.has_rotations
         if has_rotations and settings.weights == "stacked" and settings.validation_fraction == 0:
@@ -284,7 +288,7 @@ def _read_validation(
 
 @contextlib.contextmanager
 def _workers(settings: FitSettings, checkpoint: NoCheckpoint, plan: Plan | None = None) -> Iterator[Workers]:
-    """What runs the training jobs of a plan, with progress on a terminal and what Ctrl-C does."""
+    """The workers for the training jobs of a plan, with progress on the terminal and the handling of Ctrl-C."""
     announce_compilation(rewrite=not settings.verbose)
     with (
         contextlib.ExitStack() as ending,

@@ -1,4 +1,4 @@
-"""Conditional distributions at the rows of a Dask collection, worked out partition by partition."""
+"""Conditional distributions at the rows of a Dask collection, computed partition by partition."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ class LazyDistribution:
         return self._each_at(ConditionalDistribution.pdf, y, grid)
 
     def pit(self, y: ArrayLike | DaskCollection, grid: bool = False) -> da.Array:
-        """The CDF of one outcome; of several the flow's own u, in the shape of y."""
+        """The CDF of one outcome; of several outcomes the flow's images in the unit cube, in the shape of y."""
         return self._each_at(ConditionalDistribution.pit, y, grid, self._tail)
 
     def cdf(self, y: ArrayLike | DaskCollection, grid: bool = False) -> da.Array:
@@ -229,7 +229,7 @@ class LazyDistribution:
         return self._each(ConditionalDistribution.entropy)
 
     def marginal(self, j: int | str) -> LazyDistribution:
-        """Distribution of outcome j, a number or a name, alone; of several outcomes it is known through draws."""
+        """Distribution of outcome j, a number or a name, alone."""
         j = read_outcome(j, self.outcome_names)
         return self if self.n_outcomes == 1 else LazyDistribution(self._model, self._X, j)
 
@@ -237,17 +237,17 @@ class LazyDistribution:
 
     @property
     def _tail(self) -> tuple[int, ...]:
-        """Axes of an answer that has a number for each outcome."""
+        """Axes of an answer that has a number for each outcome: () for one outcome, else (d,)."""
         return () if self.n_outcomes == 1 else (self.n_outcomes,)
 
     def _each(self, ask: Ask, tail: tuple[int, ...] = ()) -> da.Array:
-        """What every partition's distribution answers, (n, *tail)."""
+        """The results of `ask` for every partition's distribution, as an array (n, *tail)."""
         return self._array(self._asked([ask] * len(self._parts), tail), tail)
 
     def _each_at(
         self, ask: AskAt, y: ArrayLike | DaskCollection, grid: bool = False, more: tuple[int, ...] = ()
     ) -> da.Array:
-        """What every partition's distribution answers about its own outcomes, (n, *more) or (n, m, *more)."""
+        """The results of `ask` for every partition at its own outcomes, (n, *more) or (n, m, *more)."""
         if not is_dask(y) and (grid or np.shape(y) == self._tail):  # type: ignore[arg-type]  # the same for all rows
             _, (_, *m) = read_points(y, 2, self.n_outcomes, grid)  # type: ignore[arg-type]
             same = partial(ask, y=y, grid=True) if grid else partial(ask, y=y)
@@ -260,19 +260,19 @@ class LazyDistribution:
         return self._array(self._asked_at(ask, parts, (*tail, *more)), (*tail, *more))
 
     def _asked(self, asks: Iterable[Ask], tail: tuple[int, ...]) -> list[Delayed]:
-        """A delayed answer of every partition."""
+        """Delayed results for every partition."""
         lazy = delayed(_answer, pure=False)
         pairs = zip(self._parts, asks, strict=True)
         return [lazy(self._on_workers, part, self._outcome, ask, tail) for part, ask in pairs]
 
     def _asked_at(self, ask: AskAt, values: Sequence[Delayed | Array], tail: tuple[int, ...]) -> list[Delayed]:
-        """A delayed answer of every partition about its own values."""
+        """Delayed results for every partition at its own values."""
         lazy = delayed(_answer_at, pure=False)
         pairs = zip(self._parts, values, strict=True)
         return [lazy(self._on_workers, part, self._outcome, ask, own, tail) for part, own in pairs]
 
     def _array(self, parts: Iterable[Delayed], tail: tuple[int, ...]) -> da.Array:
-        """Delayed answers as one Dask Array (n, *tail)."""
+        """Delayed results of the partitions as one Dask Array (n, *tail)."""
         shapes = [(length, *tail) for length in self._lengths]
         made = [da.from_delayed(part, shape, dtype=np.float64) for part, shape in zip(parts, shapes, strict=True)]
         return da.concatenate(made, allow_unknown_chunksizes=True)
@@ -280,7 +280,7 @@ class LazyDistribution:
     def _divide(
         self, name: str, values: ArrayLike | DaskCollection
     ) -> tuple[Sequence[Delayed | Array], tuple[int, ...]]:
-        """Values of every partition of X, and their axes after the rows."""
+        """The values that belong to every partition of X, and the shape of their axes after the rows."""
         if is_dask(values):
             return self._divided_alike(name, values)  # type: ignore[arg-type]
         array = np.asarray(values, dtype=np.float64)
@@ -314,7 +314,7 @@ class LazyDistribution:
         return parts, given
 
     def _as_slice(self, rows: Rows | DaskCollection) -> Rows | DaskCollection:
-        """A single row as a slice of length one, all else as it came."""
+        """A single row as a slice of length one; anything else unchanged."""
         if not is_int(rows):
             return rows
         row, n = int(rows), len(self)  # type: ignore[arg-type]
@@ -324,7 +324,7 @@ class LazyDistribution:
 
 
 def _lengths(X: DaskCollection, n: int) -> Sequence[float]:
-    """Rows of every partition, NaN where only reading them would tell."""
+    """Numbers of rows of every partition, NaN where they are not known without reading."""
     return X.chunks[0] if isinstance(X, da.Array) else [np.nan] * n
 
 
@@ -335,14 +335,14 @@ def _distribution(model: Model, X: ArrayLike, outcome: int | None) -> Conditiona
 
 
 def _answer(model: Model, X: Array, outcome: int | None, ask: Ask, tail: tuple[int, ...]) -> Array:
-    """What the distributions of one partition answer; models do not take tables without rows."""
+    """The result for one partition; empty for a partition without rows, which models do not take."""
     return ask(_distribution(model, X, outcome)) if len(X) else np.empty((0, *tail))
 
 
 def _answer_at(
     model: Model, X: Array, outcome: int | None, ask: AskAt, values: ArrayLike, tail: tuple[int, ...]
 ) -> Array:
-    """What the distributions of one partition answer about values of its rows; a column counts as flat."""
+    """The result for one partition at values of its rows; a column (n, 1) counts as (n,)."""
     if not len(X):
         return np.empty((0, *tail))
     array = np.asarray(values, dtype=np.float64)

@@ -1,4 +1,4 @@
-"""Training of the links of a composition: a taxon's log ratio given the covariates and the other taxa."""
+"""Training of the links of a composition: a taxon's log ratio given the covariates and the taxa before it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _SHRINKAGE = 5.0  # Rows that the penalty of the stack's weights counts for.
 
 @dataclass(frozen=True)
 class FittedLink:
-    """The link of a taxon, and what a person should hear of its flow."""
+    """The link of a taxon, and warnings about its flow."""
 
     link: Link
     was_interrupted: bool = False  # before it had all its trees
@@ -56,7 +56,10 @@ def fit_link(
     weight: Array,
     seed: int,
 ) -> FittedLink:
-    """From rows in which a taxon follows others: effects (n, p), features (n, f), log ratios (n,)."""
+    """The link of a taxon, from the n rows in which it follows others.
+
+    effects (n, p) of the covariates, features (n, f) made of the other taxa, and log ratios (n,).
+    """
     raw = np.hstack([effects, features])
     total = float(weight.sum())
     rare = _student(log_ratio, weight, at.x.shape[1] + 1)
@@ -85,7 +88,7 @@ def _usual_flow(given: Array, log_ratio: Array, weight: Array, floor: Array | No
 
 
 def _fit_flow(flow: TreeFlowRegressor, given: Array, log_ratio: Array, weight: Array, seed: int) -> FittedState:
-    """The user's flow, within the range."""
+    """The user's flow, fitted within the range of the log ratio."""
     own = clone(flow).set_params(bounds=_bounds(log_ratio), random_state=seed)
     settings = read_settings(own.get_params(deep=False))
     if is_few(settings.resolution):  # ratios are numbers, however few there are
@@ -94,7 +97,7 @@ def _fit_flow(flow: TreeFlowRegressor, given: Array, log_ratio: Array, weight: A
 
 
 def _moments(raw: Array, weight: Array) -> tuple[Array, Array]:
-    """Weighted means and standard deviations of features (n, p); infinite for constants."""
+    """Weighted means and standard deviations (p,) of features (n, p); the latter infinite for constants."""
     center = weight @ raw / weight.sum()
     scale = np.sqrt(weight @ (raw - center) ** 2 / weight.sum())
     return center, np.where(scale > 1e-9, scale, np.inf)
@@ -132,22 +135,22 @@ def _ridge_path(z: Array, y: Array, n_effects: int, weight: Array) -> Array:
 
 
 def _bounds(log_ratio: Array) -> tuple[float, float]:
-    """The range of the log ratios and a little more, whatever flow learns them.
+    """The range of the log ratios, slightly widened: the bounds of whatever flow learns them.
 
-    Tails must be light: of a hundred taxa one whose log ratio strays far above takes the whole.
+    Tails must be light: among a hundred taxa one with a far too large log ratio takes the whole composition.
     """
     margin = _MARGIN * np.ptp(log_ratio) or 1.0
     return float(log_ratio.min() - margin), float(log_ratio.max() + margin)
 
 
 def _with_rare(flow: Mixture, rare: Mixture, weight: float) -> Mixture:
-    """A mixture with one more flow of little weight, for what is beyond the range."""
+    """The mixture with one more flow of small weight, for log ratios beyond the range."""
     log_weights = np.pad(flow.log_weights + np.log1p(-weight), ((0, 0), (0, 1)), constant_values=np.log(weight))
     return Mixture((*flow.members, *rare.members), log_weights, flow.regions)
 
 
 def _student(log_ratio: Array, weight: Array, n_columns: int) -> Mixture:
-    """A Student t around the mean of some log ratios, whatever the covariates and the linear prediction are."""
+    """A Student t around the mean of some log ratios that ignores its n_columns covariates."""
     total = weight.sum()
     location = weight @ log_ratio / total if total > 0 else 0.0
     squares = weight @ (log_ratio - location) ** 2 + _PRIOR_ROWS * _PRIOR_SCALE**2
@@ -158,7 +161,7 @@ def _student(log_ratio: Array, weight: Array, n_columns: int) -> Mixture:
 
 
 def told(fitted: Sequence[FittedLink], taxa: Sequence[str]) -> list[str]:
-    """What a person should hear of the flows of the taxa, whatever processes trained them."""
+    """Warnings about the flows of the taxa, collected from all processes."""
     interrupted = [taxon for taxon, part in zip(taxa, fitted, strict=True) if part.was_interrupted]
     repeating = [taxon for taxon, part in zip(taxa, fitted, strict=True) if part.has_repeats]
     told = []

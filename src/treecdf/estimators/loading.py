@@ -1,4 +1,4 @@
-"""From files to models."""
+"""Loading of models from files."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from treecdf.persist.files import read_model
 def load_model(path: str | os.PathLike[str]) -> TreeFlowRegressor | CompositionalFlow:
     """The model that `save` wrote to a file; its predictions are the same to the last bit.
 
-    The file may come from anywhere: it is read as numbers and names, never run, takes no more memory than about ten
-    times its size, and is checked before use.
+    The file may be from an untrusted source: it is read as numbers and names, never run, takes memory in proportion to
+    its size (docs/model-files.md), and is checked before use.
 
     Parameters
     ----------

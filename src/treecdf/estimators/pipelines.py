@@ -1,4 +1,4 @@
-"""Distributions of a model inside of scikit-learn's pipelines and searches, which hand on `predict` alone."""
+"""Distributions of a model inside scikit-learn's pipelines and searches, which pass on `predict` only."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def predict_distribution(model: Any, X: Any) -> ConditionalDistribution:
     Parameters
     ----------
     model : TreeFlowRegressor, Pipeline that ends in one, or search such as GridSearchCV of either
-        What was fitted.
+        The fitted model.
     X : array or frame of shape (n, q)
         Covariates as the model, or the pipeline's first step, takes them.
 

@@ -1,4 +1,4 @@
-"""What a fitted TreeFlowRegressor answers."""
+"""The methods of a fitted TreeFlowRegressor: distributions, densities, draws, means and scores."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Predictions:
         X : array or frame of shape (n, q), or Dask collection
             Covariates; columns of frames are known by their names.
         exposure : number or array of shape (n,), default None
-            Of a model that was fitted with exposures, and only of one: those of the rows.
+            Exposures of the rows, or one for all; for models fitted with exposures, and only for these.
 
         Returns
         -------
@@ -104,7 +104,7 @@ class Predictions:
         return as_recorded(latent, x, self.atoms_, self.grid_)
 
     def _check_exposure(self, exposure: ArrayLike | None) -> None:
-        """Complain unless exposures are given to a model that was fitted with them, and to no other."""
+        """Raise a ValueError unless exposures are given exactly if the model was fitted with them."""
         if hasattr(self, "exposure_") and exposure is None:
             raise ValueError("The model was fitted with exposure: pass exposure=, one for all rows or one for each.")
         if exposure is not None and not hasattr(self, "exposure_"):
@@ -125,7 +125,17 @@ class Predictions:
         Returns
         -------
         array of shape (n,)
-            At an atom its log probability; on a grid the log of the cell's probability over its volume.
+            Log densities in nats. At an atom its log probability; on a grid the log of the cell's probability divided
+            by its volume.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from treecdf import TreeFlowRegressor
+        >>> x = np.linspace(0, 1, 60)[:, None]
+        >>> model = TreeFlowRegressor(effort="fast", max_trees=5, random_state=0).fit(x, x[:, 0] ** 2)
+        >>> model.log_prob(x, x[:, 0] ** 2).shape
+        (60,)
         """
         distribution = self.predict_distribution(X, exposure)
         if is_dask(X):
@@ -155,6 +165,15 @@ class Predictions:
         -------
         array of shape (n, n_samples), of several outcomes (n, n_samples, d)
             The draws.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from treecdf import TreeFlowRegressor
+        >>> x = np.linspace(0, 1, 60)[:, None]
+        >>> model = TreeFlowRegressor(effort="fast", max_trees=5, random_state=0).fit(x, x[:, 0] ** 2)
+        >>> model.sample(x[:2], n_samples=10, random_state=0).shape
+        (2, 10)
         """
         return self.predict_distribution(X, exposure).sample(n_samples, random_state)
 
@@ -166,14 +185,14 @@ class Predictions:
         X : array or frame of shape (n, q), or Dask collection
             Covariates.
         quantiles : number or array of shape (m,), default None
-            Levels between 0 and 1 of the quantiles to give. None: means.
+            Levels of the quantiles, between 0 and 1. None: means.
         exposure : number or array of shape (n,), default None
             As in `predict_distribution`.
 
         Returns
         -------
         array of shape (n,), of several outcomes (n, d)
-            The means, or the quantiles of one level; those of m levels are (n, m), of several outcomes (n, m, d).
+            The means, or the quantiles of one level; quantiles of m levels are (n, m), of several outcomes (n, m, d).
 
         Examples
         --------
@@ -194,7 +213,7 @@ class Predictions:
         return np.stack([distribution.marginal(j).icdf(quantiles) for j in range(self.n_outcomes_)], axis=-1)
 
     def predict_interval(self, X: ArrayLike, level: float = 0.9, exposure: ArrayLike | None = None) -> Array:
-        """Ends of the central intervals, in one array; see `interval` of the distribution for several levels.
+        """Ends of central intervals in one array; the distribution's `interval` takes several levels.
 
         Parameters
         ----------
@@ -215,11 +234,11 @@ class Predictions:
         return self.predict(X, quantiles=ends, exposure=exposure)
 
     def novelty(self, X: ArrayLike) -> Array:
-        """How unusual rows are, seen from the training rows.
+        """How far rows are outside the training rows.
 
-        0 is a row like those that the model was fitted to; 1 is as far outside them as they extend from their middle.
-        Covariates count by how much they matter to the outcome. Beyond the training rows distributions get wider, and
-        tend to that of all outcomes.
+        0 is among the training rows; 1 is as far beyond their edge as they extend from their middle. Covariates count
+        by how much they matter to the outcome. Beyond the training rows distributions get wider, and tend to the
+        marginal distribution of the outcomes.
 
         Parameters
         ----------
@@ -229,7 +248,7 @@ class Predictions:
         Returns
         -------
         array of shape (n,)
-            The distance in units of half the extent of the training rows, 0 among them.
+            Distances from the training rows, in units of half their extent.
 
         Examples
         --------
@@ -272,7 +291,7 @@ class Predictions:
         Returns
         -------
         float
-            The weighted mean of `log_prob`.
+            The weighted mean of `log_prob`, in nats; higher is better.
         """
         log_prob = np.asarray(self.log_prob(X, y, exposure))
         weight = read_weights(sample_weight, len(log_prob))
@@ -281,17 +300,17 @@ class Predictions:
         return float(np.average(log_prob[counted], weights=relative))
 
     def compact(self, X: ArrayLike, y: ArrayLike, tolerance: float = 0.01) -> Self:
-        """A smaller model that says nearly the same of these rows; the model itself stays as it is.
+        """A smaller model with nearly the same densities at these rows; the model itself does not change.
 
-        Members, folds and trees are left out, the least missed first. What is left is a model like any other: density,
-        CDF and quantiles agree exactly. `summary` says what was left out.
+        Members, folds and trees are left out, first those whose absence changes least. The result is a model like any
+        other: density, CDF and quantiles agree exactly. `summary` says what was left out.
 
         Parameters
         ----------
         X : array or frame of shape (n, q)
-            Covariates, best of rows that the model was not fitted to: its own fit them too well.
+            Covariates; use rows that the model was not fitted to, because it fits its training rows too well.
         y : array, series or frame of shape (n,) or (n, d)
-            Outcomes. Those that are atoms do not count.
+            Outcomes; rows at an atom are ignored.
         tolerance : float, default 0.01
             How much log densities may change, as the mean of the absolute differences over the rows, in nats.
 
@@ -335,12 +354,22 @@ class Predictions:
         return small
 
     def summary(self) -> str:
-        """What was trained and chosen, in words.
+        """A description of the fitted model.
 
         Returns
         -------
         str
-            A few lines for each family of flows: weight, log-likelihood of left-out rows, base and trees.
+            For each family of flows its weight, log-likelihood of left-out rows, base and number of trees; then notes
+            on columns, outcomes and remembered training rows.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from treecdf import TreeFlowRegressor
+        >>> x = np.linspace(0, 1, 60)[:, None]
+        >>> model = TreeFlowRegressor(effort="fast", max_trees=5, random_state=0).fit(x, x[:, 0] ** 2)
+        >>> "log-likelihood of left-out rows" in model.summary()
+        True
         """
         check_is_fitted(self, "mixture_")
         names = getattr(self, "feature_names_in_", [str(j) for j in range(self.n_features_in_)])

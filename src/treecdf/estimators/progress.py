@@ -23,10 +23,10 @@ _WORK_OF_FLOWS, _WORK_OF_A_MIXTURE, _WORK_OF_A_JOINT_FLOW = 4.0, 1.5, 1.5
 
 
 class Progress:
-    """Shows what a fit is doing, how far it is, and how long it took and will take.
+    """Shows what a fit is doing, its progress, and the time it has taken and will take.
 
-    `verbose` 1: a line that is rewritten, on a terminal or in a notebook, and nothing elsewhere; with tqdm, if that is
-    installed, it has a bar. 2: lines of their own, on any stream.
+    `verbose` 1: one line that is rewritten, on a terminal or in a notebook (with a bar if tqdm is installed), and
+    nothing elsewhere. 2: separate lines, on any stream.
     """
 
     def __init__(self, verbose: int | bool, stream: TextIO | None = None) -> None:
@@ -38,7 +38,7 @@ class Progress:
         self._share, self._text = 0.0, ""
 
     def show(self, text: str, share: float = 0.0, *, force: bool = False) -> None:
-        """Say what is done now and which share of the fit is; too soon after the last time it is left out."""
+        """Show what is being done and the share of the fit that is done; skipped if the last time was just before."""
         now = time.monotonic()
         self._share, self._text = min(max(self._share, share), 1.0), text
         pause = _SECONDS_OF_A_LOG if self._is_log else _SECONDS_OF_A_LINE
@@ -55,7 +55,7 @@ class Progress:
             self._stream.flush()
 
     def _told(self, now: float) -> str:
-        """What is done in a line: how far, the seconds so far and to come, and the text."""
+        """The line to show: share done, seconds so far, estimated seconds to come, and the text."""
         past = now - self._begin
         left = ""
         if past >= _FIRST_ESTIMATE and _SMALLEST_SHARE <= self._share < 1:
@@ -73,7 +73,7 @@ class Progress:
         return True
 
     def finish(self) -> None:
-        """Show that all is done."""
+        """Show that the fit is done."""
         if self._text and not (self._is_log and self._share == 1):
             self.show(self._text, 1.0, force=True)
 
@@ -113,7 +113,7 @@ def _make_bar(stream: TextIO) -> Any:
 
 
 def expected_work(plan: Plan) -> dict[str, tuple[int, float]]:
-    """What a plan trains, in its order: the number of flows or links, and the work of one of them, roughly."""
+    """Names of what a plan trains, in order; for each the number of flows or links and the rough work of one."""
     work = dict[str, tuple[int, float]]()
     if plan.conditional is not None:
         links = {(order[k], frozenset(order[:k])) for order in plan.orders for k in range(len(order))}
@@ -124,7 +124,7 @@ def expected_work(plan: Plan) -> dict[str, tuple[int, float]]:
 
 
 class _Share:
-    """The share of a fit's work that is done, from the news of its flows."""
+    """The share of a fit's work that is done, estimated from the news of its flows."""
 
     def __init__(self, work: Mapping[str, tuple[int, float]]) -> None:
         self._work = work
@@ -147,7 +147,7 @@ class _Share:
 
 
 def reporter(progress: Progress, work: Mapping[str, tuple[int, float]] | None = None) -> Report:
-    """Tells people what is being trained and how far that is, in words; `work` is what `expected_work` gives."""
+    """A function that shows the news of training in words; `work` is the result of `expected_work`."""
     trees, share_of = 0, _Share(work or {})
 
     def report(news: News) -> None:
@@ -174,7 +174,7 @@ _said: set[str] = set()  # what this process was told
 
 
 def say_once(text: str, stream: TextIO | None = None) -> None:
-    """Write a line that people should read to stderr; the same one only once in a process, as many fits may follow."""
+    """Print a line for the user on stderr; the same line only once per process, as many fits may follow."""
     stream = stream or sys.stderr
     if text not in _said and stream is not None:
         _said.add(text)

@@ -52,27 +52,27 @@ _FITTED = (
 class TreeFlowRegressor(Predictions, RegressorMixin, BaseEstimator):
     """Learns the conditional distribution p(y | x) of one or several outcomes as a flow of tree-CDFs.
 
-    X may be an array or a pandas or polars frame, with text, categories, dates and missing values: a missing number
-    gets the median and an indicator, a missing name is a level of its own, names not seen in training are no level at
-    all. Dates become days since the earliest one, month, weekday and hour.
+    X may be an array or a pandas or polars frame with text, categories, dates and missing values; docs/tables.md says
+    how columns become numbers.
 
     Parameters
     ----------
     effort : "fast", "default" or "best"
-        How many learners, folds and flows go into what is left to "auto" and None.
+        How many learners, folds and flows are tried where other parameters are "auto" or None.
     structure : "auto", "chain" or "joint"
-        Several outcomes: "chain" factorises p(y1 | x) p(y2 | x, y1) ... into flows of one outcome, "joint" are flows
-        of all outcomes at once, "auto" weighs chains and joint flows by the likelihood of rows they did not see.
+        Several outcomes: "chain" factorises p(y1 | x) p(y2 | x, y1) ... into flows of one outcome, "joint" trains flows
+        of all outcomes at once, "auto" trains chains, up to 5,000 rows also joint flows (unless the effort is "fast"),
+        and weighs them by the likelihood of left-out rows.
     base : "auto", "conditional", "mixture", "network", "unconditional", "box", "student", "normal", or regressors
-        What comes before the trees. "conditional": a mixture of Student t or normal distributions whose locations,
-        scales and weights depend on x, learnt by a stack of regressors and boosted trees, always from predictions of
-        rows left out; it is of one outcome, so several need a chain. A list of your own scikit-learn regressors may
-        take the place of the stack. "mixture": all parameters of such a mixture are boosted together, for modes that
-        move; "network": small networks give them, for smooth shapes. "box": a box around the training range with tails
-        beyond it; "student": a Student t of each outcome; "normal": a normal distribution of each; these do not depend
-        on x. "unconditional": "box" with bounds, else "normal" for one outcome and "student" for several. "auto":
-        "conditional", with "mixture" and "network" beside it where left-out rows say that they help, except that joint
-        flows have "student", or "box" with bounds, and a table of few rows has no conditional base.
+        The map that comes before the trees. "conditional": a mixture of Student t or normal distributions whose
+        locations, scales and weights depend on x, learnt by a stack of regressors and by boosted trees from
+        out-of-fold predictions; it is for one outcome, so several need a chain. A regressor of scikit-learn, or a list
+        of them, takes the place of the stack. "mixture": all parameters of such a mixture are boosted together, for
+        modes that move; "network": small networks give them, for smooth shapes. "box": a box around the training range
+        with tails beyond it; "student": a Student t of each outcome; "normal": a normal distribution of each; these do
+        not depend on x. "unconditional": "box" with bounds, else "normal" for one outcome and "student" for several.
+        "auto": "conditional", with "mixture" and "network" beside it where left-out rows say that they help, except
+        that joint flows have "student", or "box" with bounds, and a table of few rows has no conditional base.
     margin : float
         How far the box reaches beyond the training outcomes on each side, as a share of their range.
     stages : list of Stage, default None
@@ -80,33 +80,33 @@ class TreeFlowRegressor(Predictions, RegressorMixin, BaseEstimator):
     bounds : (low, high) or a list of one pair for each outcome, default None
         Hard ends of the outcomes' support; None for an end without bound. Outside them the density is zero.
     atoms : "auto", list of numbers or None
-        One outcome: values with a probability of their own, such as exact zeros. Boosted trees of x say how probable
-        each is, the flow learns the rest; log_prob is then the log probability at an atom, the log density elsewhere.
-        "auto" finds values that come far more often than those around them.
+        One outcome: values with a probability of their own, such as exact zeros. Boosted trees of x predict their
+        probabilities, and the flow learns the other outcomes; log_prob is the log probability at an atom and the log
+        density elsewhere. "auto" finds values that are far more frequent than those around them.
     resolution : "few", "auto", number, list of one number or None for each outcome, or None
-        Step of the grid that outcomes were rounded to. What is known of an outcome then is its cell: log_prob is the
-        log of the cell's probability over its volume, draws and quantiles are on the grid. "few": an outcome of few
-        values, such as grades, counts or ages, is taken so, and of two values each has its probability; others have a
-        plain density. "auto" finds the step, however many values there are. None: a plain density.
+        Step of the grid that outcomes were rounded to. An outcome then stands for its cell: log_prob is the log of the
+        cell's probability divided by its volume, and draws and quantiles are on the grid. "few", the default: outcomes
+        of few values, such as grades, counts or ages, are recognised and modelled so; others have a plain density.
+        "auto" finds the step, however many values there are. None: a plain density.
     categorical_features : list of names or numbers of columns, or of booleans, default None
-        Columns of X whose values are names even if they look like numbers. Text and categorical dtypes need no mention.
+        Columns of X that are categories although they hold numbers. Text and categorical dtypes are found without.
     weights_are : "counts" or "relative", default "counts"
-        What sample weights mean. Counts: a row of weight 2 is the row twice, and weights of .05 are twenty times less
-        evidence. Relative: only their ratios matter; they are divided by their mean.
+        What sample weights mean. "counts": a row of weight 2 equals the row twice, and with all weights .05 there is
+        twenty times less evidence. "relative": only their ratios matter; they are divided by their mean.
     remember_rows : bool, default True
-        Whether the model, and its file, may hold training rows: nearest rows with their outcomes, and covariates of
-        some rows. False: none, at some cost of accuracy (docs/model-files.md).
+        Whether the model, and its file, may contain training rows: nearest rows with their outcomes, and covariates of
+        some rows. False: none, at some cost in accuracy (docs/model-files.md).
     rotations : int or list of (d, d) arrays, default None
-        Several outcomes: a mixture of flows, each grown on outcomes that were scaled and rotated. J means J equally
-        spaced angles of [0, pi / 2) in every coordinate plane, d (d - 1) / 2 * (J - 1) + 1 flows in all; or orthogonal
-        matrices; 0 and None are off.
+        Several outcomes: a mixture of flows, each grown on scaled and rotated outcomes. A number J means J equally
+        spaced angles of [0, pi / 2) in every coordinate plane, d (d - 1) / 2 * (J - 1) + 1 flows in all; a list has
+        orthogonal matrices; 0 and None mean no rotations.
     weights : "equal", "stacked", "likelihood" or "mean_likelihood"
-        Of the flows in the mixture. "stacked" maximises the likelihood of validation rows in each region of x;
+        Weights of the flows in the mixture. "stacked" maximises the likelihood of validation rows in each region of x;
         "likelihood" is the product of the training likelihoods of a region, as the paper prints it;
         "mean_likelihood" is their geometric mean; "equal" lets every flow set aside other validation rows.
     regions : int, "hdbscan" or clusterer
-        Partition of the covariates for weights other than "equal": k-means with so many regions, HDBSCAN, or any
-        scikit-learn clusterer with `predict`, fitted or not.
+        Partition of the covariates for weights other than "equal": k-means with this number of regions, HDBSCAN, or
+        any scikit-learn clusterer with `predict`, fitted or not.
     c0, gamma : float
         Learning rate c0 (1 - log2 volume)^(-gamma) of a node: smaller boxes learn more slowly.
     eta : float
@@ -117,56 +117,73 @@ class TreeFlowRegressor(Predictions, RegressorMixin, BaseEstimator):
     grid_size : int
         Candidate cuts on each axis of a node.
     min_samples_node : float
-        Nodes of less weight are not split.
+        Smallest weight of the rows of a node that is split.
     max_trees : int
         Largest number of trees in a stage.
     early_stopping_window : int
-        A stage ends when the validation log-likelihood is not above that of so many trees ago; the trees after the
-        best one are dropped.
+        A stage ends when the validation log-likelihood is not above its value this number of trees ago; trees after
+        the best one are dropped.
     validation_fraction : float
         Share of the rows set aside for early stopping if `fit` gets no validation rows. 0: no early stopping, every
         stage grows max_trees.
     subsample : float, default None
         Share of the rows each tree is grown on. None: 0.7 on a conditional base, else 1.
     split_search : "score", "exhaustive" or "middle"
-        Score test of all cuts from one pass; a classifier fitted for every cut; the middle of the box only.
+        "score": a score test of all cuts in one pass over the rows, then classifiers for the best few; "exhaustive": a
+        classifier for every cut; "middle": only the middle of the box.
     n_jobs : int or None
         Threads, or processes that train the flows of a mixture (joblib); -1 for all cores. The model does not depend
         on it.
     random_state : int, Generator, RandomState or None
-        Seed of the validation split and of the starting weights.
+        Seed of everything random in the fit.
     checkpoint : path, default None
-        A directory of its own for what has been trained so far, written now and then. A fit that was killed, begun
-        again with the same rows, settings and seed (None is the same seed too), goes on from there and ends in the
-        same model; then the directory is removed. One of another fit raises ValueError. One fit at a time.
+        A directory of its own for what has been trained so far, written about every 20 seconds. If the fit is killed,
+        the same fit (rows, settings and seed; None counts as the same seed) resumes from there and gives the same
+        model; then the directory is removed. The checkpoint of another fit raises ValueError. One fit at a time.
     on_interrupt : "raise" or "keep"
-        What Ctrl-C does. "raise": KeyboardInterrupt, after what there is went to the checkpoint. "keep": training
-        stops at the next tree, and the fit ends with what there is and a warning that says what is missing; before
-        there is anything, and at a second Ctrl-C, it is raised. Only in the main thread.
+        What Ctrl-C does. "raise": writes the checkpoint and raises KeyboardInterrupt. "keep": training stops at the
+        next tree, and the fit ends with the model so far and a warning that says what is missing; KeyboardInterrupt is
+        raised if nothing usable has been trained, and at a second Ctrl-C. Only in the main thread.
     verbose : int
-        1 shows progress in a line that is rewritten, on a terminal or in a notebook; 2 prints lines for a log.
+        0: no output; 1: progress in one line, on a terminal or in a notebook; 2: lines for a log.
 
     Attributes
     ----------
     mixture_ : Mixture
         The fitted flows, `mixture_.members`, and their weights.
     families_ : tuple of Family
-        Which members belong together, and the log densities of rows they were not trained on.
+        Families of flows that were trained alike, each with its out-of-fold log densities.
     family_weights_ : array
-        Weight of each family in the mixture, which maximises the likelihood of rows left out.
+        Weight of each family in the mixture; the weights maximise the likelihood of left-out rows.
     history_ : dict of arrays
-        member, stage, train, validation (mean log-likelihood), kept and too_dense, for every tree that was grown. The
-        last is True for a tree with which a stage ended, because outcomes repeat and their density grows without bound.
+        member, stage, train, validation (mean log-likelihoods), kept and too_dense, with an entry for every tree that
+        was grown. too_dense is True for the last tree of a stage that ended because outcomes repeat and their density
+        grows without bound.
     n_trees_ : int
         Trees in all flows.
     outcome_names_ : tuple of str
         Names of the outcomes if y was a frame or a series with a name.
     atoms_, grid_ : Atoms or None, Grid, ListedValues or None
-        What was learnt about the recording of the outcomes.
+        Atoms, and the grid or the list of values of the outcomes, if there are any.
     covariates_ : Covariates
-        How the columns of X become numbers; `covariates_.kinds` says which were taken for numbers, dates or categories.
+        The encoders of the columns of X; `covariates_.kinds` has "number", "date" or "category" for each column.
     feature_importances_ : (q,) array
-        Share of each covariate in the log-likelihood that is lost when it is shuffled among training rows.
+        Importances of the covariates: shares of the log-likelihood that is lost when one is shuffled among training
+        rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from treecdf import TreeFlowRegressor
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.normal(size=(80, 2))
+    >>> y = x[:, 0] + np.exp(0.5 * x[:, 1]) * rng.normal(size=80)
+    >>> model = TreeFlowRegressor(effort="fast", max_trees=5, random_state=0).fit(x, y)
+    >>> model.log_prob(x, y).shape
+    (80,)
+    >>> low, high = model.predict_distribution(x).interval(0.9)
+    >>> bool((low < high).all())
+    True
     """
 
     def __init__(
@@ -236,9 +253,9 @@ class TreeFlowRegressor(Predictions, RegressorMixin, BaseEstimator):
 
     @classmethod
     def paper(cls, **overrides: Any) -> Self:
-        """The settings of the paper's experiments.
+        """An estimator with the settings of the paper's experiments.
 
-        Where its text leaves a choice open, the choice is the one that came closest to its figures (ADR 22).
+        Where the paper's text leaves a choice open, the setting is the one that came closest to its figures (ADR 22).
 
         Parameters
         ----------
@@ -248,8 +265,8 @@ class TreeFlowRegressor(Predictions, RegressorMixin, BaseEstimator):
         Returns
         -------
         TreeFlowRegressor
-            Logistic nodes of depth 6, then networks of depth 4; one outcome on a normal distribution, several on a
-            Student t of each; rotated flows weighed by their training likelihoods in 8 regions of x.
+            Logistic nodes of depth 6, then networks of depth 4; a normal distribution as base for one outcome, a
+            Student t for each of several; rotated flows weighed by their training likelihoods in 8 regions of x.
 
         Examples
         --------
@@ -272,28 +289,39 @@ class TreeFlowRegressor(Predictions, RegressorMixin, BaseEstimator):
     ) -> Self:
         """Learn p(y | x). A fit that fails or is interrupted leaves the estimator as it was.
 
-        Of more than 50,000 rows the default learns a model of a sample, then trees of all others: see docs/scaling.md.
+        With more than 50,000 rows the default fits a model to a sample, then grows trees on all other rows:
+        docs/scaling.md.
 
         Parameters
         ----------
         X : array or frame of shape (n, q), or Dask collection
-            Covariates: numbers, text, categories, with missing values.
+            Covariates: numbers, text, categories and dates, with missing values.
         y : array, series or frame of shape (n,) or (n, d)
-            Outcomes, all known and finite.
+            Outcomes, without missing values and finite.
         sample_weight : array of shape (n,), default None
-            Weights that count rows: a row of weight 2 equals the row twice. None: all 1.
+            Weights; with `weights_are="counts"` a row of weight 2 equals the row twice. None: all 1.
         X_val, y_val, sample_weight_val : as X, y, sample_weight, default None
-            Rows that decide when to stop. None: a random `validation_fraction` of the rows does.
+            Validation rows for early stopping. None: left-out folds, or a random `validation_fraction` of the rows.
         groups : array of shape (n,), default None
-            Which rows belong together, such as those of one person or place: they are left out together wherever
-            left-out rows decide. Copies of a row are, without being asked.
+            Groups of rows that belong together, such as those of one person or place: they are left out together
+            wherever the fit validates on left-out rows. Copies of a row are always left out together.
         exposure : array of shape (n,), default None
-            Time at risk, area or the like that outcomes grow with; predictions then need one too. See docs/tables.md.
+            Time at risk, area or the like to which outcomes are proportional; predictions then need exposures too
+            (docs/tables.md).
 
         Returns
         -------
         TreeFlowRegressor
             The estimator itself.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from treecdf import TreeFlowRegressor
+        >>> x = np.linspace(0, 1, 60)[:, None]
+        >>> model = TreeFlowRegressor(effort="fast", max_trees=5, random_state=0).fit(x, x[:, 0] ** 2)
+        >>> model.outcome_names_
+        ('y',)
         """
         settings = read_settings(self.get_params(deep=False))
         validation: Given | None = None
@@ -328,8 +356,9 @@ class TreeFlowRegressor(Predictions, RegressorMixin, BaseEstimator):
     ) -> Self:
         """Learn p(y | x) from a Parquet file, or a directory of them, that need not fit into memory.
 
-        Up to 50,000 rows are read into memory. Of more rows a sample is, and trees are grown on all others; an
-        unconditional base is trained on all rows. The model is that of `fit`, to the last bit. See docs/scaling.md.
+        Up to 50,000 rows are read into memory. Of larger files a sample is read, and trees are grown on all other rows;
+        one flow on an unconditional base is trained on all rows. The model is the same as that of `fit`, to the last
+        bit (docs/scaling.md has the exceptions).
 
         Parameters
         ----------
@@ -338,22 +367,34 @@ class TreeFlowRegressor(Predictions, RegressorMixin, BaseEstimator):
         outcomes : str or list of str
             Columns of the outcomes.
         covariates : list of str, default None
-            Columns of the covariates. None: all that are left.
+            Columns of the covariates. None: all other columns.
         sample_weight : str, default None
             Column of the weights.
         directory : path, default None
-            Where more than 50,000 rows are copied to, in files without a name: 9 q + 16 d + 70 bytes a row. None: the
-            system's place for temporary files.
+            Where more than 50,000 rows are copied to, in unnamed temporary files: 9 q + 16 d + 70 bytes per row. None:
+            the system's directory for temporary files.
         groups : str, default None
-            Column that says which rows belong together; it is no covariate unless `covariates` names it.
+            Column of the groups of rows that belong together; it is no covariate unless `covariates` names it.
         path_val : path, default None
-            File or directory with the same columns, of rows that decide when to stop. None: a random
-            `validation_fraction` of the rows does.
+            File or directory of validation rows for early stopping, with the same columns. None: left-out folds, or a
+            random `validation_fraction` of the rows.
 
         Returns
         -------
         TreeFlowRegressor
             The estimator itself.
+
+        Examples
+        --------
+        >>> import tempfile, numpy as np, pandas as pd
+        >>> from treecdf import TreeFlowRegressor
+        >>> table = pd.DataFrame({"x": np.linspace(0, 1, 60)}).assign(y=lambda t: t["x"] ** 2)
+        >>> model = TreeFlowRegressor(effort="fast", max_trees=5, random_state=0)
+        >>> with tempfile.TemporaryDirectory() as directory:
+        ...     table.to_parquet(f"{directory}/rows.parquet")
+        ...     mean = model.fit_parquet(f"{directory}/rows.parquet", outcomes="y").predict(table[["x"]])
+        >>> mean.shape
+        (60,)
         """
         settings = read_settings(self.get_params(deep=False))
         pieces = ParquetPieces(path, outcomes, covariates, sample_weight, groups, directory)
@@ -365,9 +406,9 @@ class TreeFlowRegressor(Predictions, RegressorMixin, BaseEstimator):
         return self._take(fit_table_in_pieces(settings, pieces, validation, checkpoint), checkpoint)
 
     def _take(self, fitted: FittedState, checkpoint: NoCheckpoint) -> Self:
-        """Put a new fitted state in place, and say what is missing of it and which stages ended at repeated outcomes.
+        """Put a new fitted state in place; warn of what is missing and of stages that ended at repeated outcomes.
 
-        Flows may have been trained in other processes, whose warnings nobody sees.
+        Warnings are given here because flows may have been trained in other processes, where nobody sees them.
         """
         replace_state(self, fitted.attributes, _FITTED)
         if fitted.missing:
@@ -384,13 +425,33 @@ class TreeFlowRegressor(Predictions, RegressorMixin, BaseEstimator):
         return self
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted model to a file that `load_model` reads; it holds no code and no pickle.
+        """Write the fitted model to a file that `load_model` reads; it contains no code and no pickle.
 
-        An existing file is replaced in one step, or stays as it was if anything fails. Parameters are kept, except for
-        the checkpoint and a generator as random_state; of families with more than 10,000 rows left out only the mean
-        log density is kept. Unless remember_rows is False the model may remember training rows, some of them with their
+        An existing file is replaced in one step, or stays as it was if anything fails. All parameters are written
+        except the checkpoint and a generator as random_state; of families with more than 10,000 left-out rows only the
+        mean log density is. Unless remember_rows is False the model may remember training rows, some with their
         outcomes (`summary` says how many), and so does the file: docs/model-files.md.
-        Models with scikit-learn classifiers, regressors or clusterers inside raise ModelFileError: use skops or joblib.
+
+        Parameters
+        ----------
+        path : path
+            The file.
+
+        Raises
+        ------
+        ModelFileError
+            If the model contains scikit-learn classifiers, regressors or clusterers: use skops or joblib for these.
+
+        Examples
+        --------
+        >>> import tempfile, numpy as np
+        >>> from treecdf import TreeFlowRegressor, load_model
+        >>> x = np.linspace(0, 1, 60)[:, None]
+        >>> model = TreeFlowRegressor(effort="fast", max_trees=5, random_state=0).fit(x, x[:, 0] ** 2)
+        >>> with tempfile.TemporaryDirectory() as directory:
+        ...     model.save(f"{directory}/model.tcdf")
+        ...     type(load_model(f"{directory}/model.tcdf")).__name__
+        'TreeFlowRegressor'
         """
         check_is_fitted(self, "mixture_")
         read_settings(self.get_params(deep=False))
@@ -399,7 +460,7 @@ class TreeFlowRegressor(Predictions, RegressorMixin, BaseEstimator):
 
     @classmethod
     def _restored(cls, parameters: dict[str, Any], fitted: dict[str, Any]) -> Self:
-        """The model in a file."""
+        """The model with the parameters and fitted attributes of a file, after checks."""
         model = cls(**parameters)
         read_settings(model.get_params(deep=False))
         expect(model.checkpoint is None, "no checkpoint")
@@ -417,5 +478,5 @@ class TreeFlowRegressor(Predictions, RegressorMixin, BaseEstimator):
 
 
 def _checkpoint(settings: FitSettings) -> NoCheckpoint:
-    """Where a fit is kept while it runs, as the settings say."""
+    """The checkpoint that the settings ask for, or a `NoCheckpoint`."""
     return NoCheckpoint() if settings.checkpoint is None else Checkpoint(settings.checkpoint)

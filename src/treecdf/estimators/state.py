@@ -22,7 +22,7 @@ def replace_state(model: BaseEstimator, state: Mapping[str, Any], known: Sequenc
 
 
 def schema_state(schema: Schema) -> dict[str, Any]:
-    """The fitted attributes, in scikit-learn's names, that say what the columns are."""
+    """The fitted attributes that describe the columns of X, under scikit-learn's names."""
     state: dict[str, Any] = {"n_features_in_": schema.n_columns, "covariates_": schema.covariates}
     if schema.names is not None:
         state["feature_names_in_"] = np.array(schema.names, dtype=object)
@@ -30,7 +30,7 @@ def schema_state(schema: Schema) -> dict[str, Any]:
 
 
 def schema_of(model: BaseEstimator) -> Schema:
-    """What a fitted model knows of the columns of X."""
+    """The schema of the columns of X that a fitted model expects."""
     names = getattr(model, "feature_names_in_", None)
     covariates: Covariates = model.covariates_
     return Schema(None if names is None else tuple(names), covariates)

@@ -27,13 +27,13 @@ def fit_subjects(
     links: Sequence[Link],
     rng: np.random.Generator,
 ) -> Subjects:
-    """How alike training samples of one subject are, beyond what their covariates say.
+    """The correlations between training samples of one subject, beyond what their covariates explain.
 
-    Correlations of each taxon's own residuals say how they differ between taxa and over time; then all are made
-    stronger, until draws of one subject are as near to one another, measured by the distance (Bray-Curtis) of those of
-    different subjects, as its samples are. Without that measure samples that differ too much would be made alike.
-    Correlations of residuals alone leave draws too far apart: residuals are of a chain, and what comes with a taxon's
-    neighbours in the other sample is not in its own.
+    The correlations of each taxon's own residuals give their pattern over taxa and time. Then all are made stronger,
+    until draws of one subject are as near to one another as its samples are. Nearness is the Bray-Curtis distance
+    divided by that between different subjects; otherwise draws that differ too much in general would be made too alike.
+    The last step is needed because a residual is that of one link of a chain: what a sample shares with another one
+    through neighbouring taxa is not in it, so that draws would be too far apart.
     """
     found = Subjects.fit(
         *kin, (ratios.present, presence.chances(effects, ratios.present)), _scores(at, effects, ratios, links)
@@ -72,7 +72,7 @@ def _scores(at: At, effects: Array, ratios: Ratios, links: Sequence[Link]) -> Ar
 
 
 def _some_subjects(subject: Ints, rng: np.random.Generator) -> Ints:
-    """Rows of subjects drawn one after the other, as long as they are not too many; in the order of the rows."""
+    """Rows of randomly drawn subjects, up to a limit on their number; in the order of the rows."""
     taken: Bools = np.zeros(len(subject), bool)
     for s in rng.permutation(np.unique(subject)):
         own = subject == s
@@ -83,7 +83,7 @@ def _some_subjects(subject: Ints, rng: np.random.Generator) -> Ints:
 
 
 def _of_others(subject: Ints, rows: Ints, rng: np.random.Generator) -> Ints | None:
-    """For each of the rows a row of another subject; None if there is but one."""
+    """For each of the rows a row of another subject; None if there is only one subject."""
     if (subject == subject[0]).all():
         return None
     others = [np.flatnonzero(subject != s) for s in range(int(subject.max()) + 1)]
@@ -91,7 +91,7 @@ def _of_others(subject: Ints, rows: Ints, rng: np.random.Generator) -> Ints | No
 
 
 def _nearness(y: Array, first: Ints, second: Ints, other: Ints) -> float:
-    """Mean distance of pairs of samples of one subject, over that of the first of them from one of another."""
+    """Mean distance of pairs of samples of one subject, divided by that of samples of different subjects."""
     return _distance(y, first, second) / max(_distance(y, first, other), 1e-300)
 
 

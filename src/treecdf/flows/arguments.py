@@ -1,4 +1,4 @@
-"""The one place where every kind of distribution checks what it is asked: levels, outcomes, rows, numbers of draws."""
+"""Checks of the arguments of all kinds of distributions: levels, outcomes, rows, numbers of draws."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def read_levels(p: ArrayLike, n: int) -> tuple[Array, bool]:
 
 
 def interval_levels(level: ArrayLike) -> Array:
-    """Levels (2,) or (2, k) of the ends of the central intervals that hold `level`, one or k, of the probability."""
+    """Levels (2,) of the ends of a central interval with probability `level`, or (2, k) for k levels."""
     inside = np.asarray(level, dtype=np.float64)
     if inside.ndim > 1 or not ((inside > 0) & (inside < 1)).all():
         raise ValueError(f"Expected a level between 0 and 1, or several; got {level!r}.")
@@ -118,6 +118,6 @@ def read_rows(rows: Rows, n: int) -> Ints:
 
 
 def expect_one_outcome(name: str, d: int) -> None:
-    """Complain about a question that only one outcome can answer."""
+    """Raise a ValueError if a method for one outcome is called on a distribution of several."""
     if d > 1:
         raise ValueError(f"{name} is for one outcome; this distribution has {d}: see marginal.")

@@ -45,13 +45,13 @@ def cell_quadrature(latent: ConditionalDistribution, grid: AnyGrid) -> tuple[Arr
 
 
 def _padded(values: Array, masses: Array, k: int) -> tuple[Array, Array]:
-    """Values and masses (n, k): the last value comes again, without mass."""
+    """Values and masses (n, k): the last value is repeated without mass."""
     missing = ((0, 0), (0, k - values.shape[1]))
     return np.pad(values, missing, mode="edge"), np.pad(masses, missing)
 
 
 def cell_moments(latent: ConditionalDistribution, grid: AnyGrid) -> tuple[Array, Array]:
-    """Mean and standard deviation (n,) of the recorded values; of fine grids those of the continuous outcome."""
+    """Mean and standard deviation (n,) of the recorded values; on fine grids those of the continuous outcome."""
     values, masses, is_fine = _of_cells(latent, grid)
     mean = (values * masses).sum(axis=1)
     std = root_mean_square(values - mean[:, None], masses)

@@ -25,20 +25,23 @@ class Chain:
         return len(self.links)
 
     def tree_flows(self) -> list[TreeFlow]:
-        """All tree flows it is made of."""
+        """All tree flows of the links."""
         return [flow for link in self.links for flow in link.tree_flows()]
 
     @property
     def knows_rows(self) -> bool:
-        """Whether the first link knows how far covariates are beyond the training rows."""
+        """Whether the base of the first link can tell how far covariates are beyond the training rows."""
         return self.links[0].knows_rows
 
     def learn_conditions(self, x: Array, known: Conditions) -> None:
-        """Put what the bases of the first link make of rows x (n, q) into `known`; later links see outcomes, too."""
+        """Put the parameters of the first link's bases at rows x (n, q) into `known`.
+
+        Later links depend on outcomes too, so nothing is kept of them.
+        """
         self.links[0].learn_conditions(x, known)
 
     def novelty(self, x: Array) -> Array | None:
-        """How far (n,) covariates x (n, q) are beyond the training rows; None if the first link does not know these."""
+        """How far (n,) covariates x (n, q) are beyond the training rows; None if the first link cannot tell."""
         return self.links[0].novelty(x)
 
     def forward_and_log_det(self, y: Array, x: Array, known: Conditions | None = None) -> tuple[Array, Array]:
@@ -62,7 +65,8 @@ class Chain:
     def draw(self, u: Array, x: Array, known: Conditions | None = None) -> Array:
         """Draws (n, m, d) made of independent uniforms u (n, m, d).
 
-        Later links see the points of a row in the order of the first outcome: what is alike is fast side by side.
+        The points of a row are sorted by the first outcome for the later links, which are faster if similar points are
+        neighbours.
         """
         y = np.empty_like(u)
         y[..., self.order[0]] = self.links[0]._draw(*self._points(u, x, 0, y), known)[..., 0]
@@ -75,9 +79,10 @@ class Chain:
         return y
 
     def _points(self, points: Array, x: Array, k: int, y: Array) -> tuple[Array, Array]:
-        """Points and covariates of link k: (n, m, 1) and (n, q) of the first link, (n m, 1, 1) and (n m, q + k) later.
+        """Points and covariates of link k.
 
-        Outcomes y (n, m, d) of the links before are covariates of this one.
+        They are (n, m, 1) and (n, q) for the first link, (n m, 1, 1) and (n m, q + k) for later ones, whose covariates
+        include the outcomes y (n, m, d) of the links before.
         """
         own = points[..., self.order[k], None]
         if k == 0:
@@ -90,5 +95,5 @@ class Chain:
         return np.hstack([np.repeat(x, y.shape[1], axis=0), np.clip(before, -FAR, FAR)])
 
     def first(self, k: int) -> Chain:
-        """The first k links; of all outcomes it fills in and reads those only that they are about."""
+        """The first k links as a chain; of arrays of all outcomes it reads and fills only those of its links."""
         return Chain(self.links[:k], self.order[:k])

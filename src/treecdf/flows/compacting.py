@@ -1,6 +1,6 @@
-"""Smaller mixtures that say nearly the same: members, chains' folds and trees that hardly matter are left out.
+"""Smaller mixtures with nearly the same densities: members, folds of chains and trees that hardly matter are left out.
 
-What is left is a mixture like any other, so that its density, CDF and quantiles agree as exactly as before.
+The result is a mixture like any other, so that its density, CDF and quantiles agree exactly.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SHARES = (0.0, 0.25, 0.5, 0.75)
 
 @dataclass(frozen=True)
 class Compacted:
-    """A smaller mixture, from which members of the old one each of its members comes, and how far densities moved."""
+    """A smaller mixture, the members of the old one that each new member replaces, and the change of log densities."""
 
     mixture: Mixture
     origins: tuple[tuple[int, ...], ...]
@@ -31,10 +31,11 @@ class Compacted:
 
 
 def compact_mixture(mixture: Mixture, y: Array, x: Array, tolerance: float) -> Compacted:
-    """The smallest mixture that was found whose log densities of y (n, d) at x (n, q) differ by at most `tolerance`.
+    """The smallest mixture found whose log densities of y (n, d) at x (n, q) change by at most `tolerance`.
 
-    It is the mean of the absolute differences that counts. Members go first, the least missed of them at a time; then
-    the last trees of each flow, or members of a chain's links. Flows without trees on the same base become one.
+    The change is the mean of the absolute differences. Members are left out first, always the one whose absence changes
+    least; then the last trees of each flow, or members of a chain's links. Flows without trees on the same base become
+    one.
     """
     rows = _Rows(mixture, y, x)
     rows.drop_members(tolerance)
@@ -45,7 +46,7 @@ def compact_mixture(mixture: Mixture, y: Array, x: Array, tolerance: float) -> C
 
 
 class _Rows:
-    """Log densities of rows by every member, and what becomes of those of the mixture."""
+    """Log densities of the rows by every member, from which the change of the mixture is computed."""
 
     def __init__(self, mixture: Mixture, y: Array, x: Array) -> None:
         self._mixture, self.y, self.x = mixture, y[:, None, :], x
@@ -58,7 +59,7 @@ class _Rows:
         self._counted = np.isfinite(self._before)  # outcomes that are impossible stay so
 
     def _of(self, member: Flow) -> Array:
-        """Log densities (n,) by a member."""
+        """Log densities (n,) of the rows by a member."""
         return member.forward_and_log_det(self.y, self.x, self._known)[1][:, 0]
 
     def _total(self, kept: Sequence[int], log_prob: Array) -> Array:
@@ -76,7 +77,7 @@ class _Rows:
         return float(np.abs(total - self._before)[self._counted].mean())
 
     def drop_members(self, tolerance: float) -> None:
-        """Leave out the member that is missed least, as long as the change is tolerated."""
+        """Leave out members, always the one whose absence changes least, as long as the tolerance allows."""
         while len(self.kept) > 1:
             changes = [self.change([k for k in self.kept if k != j]) for j in self.kept]
             if min(changes) > tolerance:
@@ -93,7 +94,7 @@ class _Rows:
                 return
 
     def result(self) -> Compacted:
-        """The mixture of what is left; flows without trees on one base are one member."""
+        """The remaining mixture; flows without trees on the same base are one member."""
         groups: dict[object, list[int]] = {}
         for j in self.kept:
             member = self.members[j]
@@ -140,7 +141,7 @@ def restrict(log_weights: Array, groups: Sequence[Sequence[int]]) -> Array:
 def compact_families(
     families: Sequence[Family], weights: Array, compacted: Compacted
 ) -> tuple[tuple[Family, ...], Array]:
-    """The families with the members that are left, and their weights; those without a member are left out."""
+    """The families with their remaining members, and their weights; families without members are left out."""
     found, masses, first = [], [], 0
     for family, weight in zip(families, weights, strict=True):
         own = range(first, first + len(family.members))

@@ -1,4 +1,4 @@
-"""Conditional distributions of outcomes that are continuous: those of a mixture of flows."""
+"""Conditional distributions of continuous outcomes, given by a mixture of flows."""
 
 from __future__ import annotations
 
@@ -81,10 +81,10 @@ class FlowDistribution(ConditionalDistribution):
         return np.exp(self._mixture.log_weights_at(self._x))
 
     def support(self) -> tuple[Ints, int] | None:
-        """How many (n,) remembered training rows are like each row, and how many are remembered; None if none are.
+        """How many (n,) remembered training rows are similar to each row, and how many are remembered; or None.
 
-        Like is what is nearer, in the covariates that matter, than a quarter of how far the training rows extend from
-        their middle. Conditional bases remember 500 rows at most.
+        Similar means nearer, in the covariates that matter, than a quarter of the distance that the training rows
+        extend from their middle. Conditional bases remember at most 500 rows, other bases none.
         """
         for flow in flows_inside(self._mixture):
             if isinstance(flow.base, Conditional):
@@ -185,10 +185,10 @@ class FlowDistribution(ConditionalDistribution):
         return found[0], found[1]
 
     def _each(self, task: Callable[[slice, Conditions], None], n_points: int = 1) -> None:
-        """Run `task` on slices of the rows, with what the bases make of these; each row has so many points.
+        """Run `task` on slices of the rows with the parameters of the bases there; each row has n_points points.
 
-        The learners of the bases are asked about the same blocks of rows whatever the question is, and once if the rows
-        are not too many to keep what they say: matrix products round differently in blocks of another size.
+        The learners of the bases always predict for the same blocks of rows, because matrix products round differently
+        in blocks of another size; and only once if the rows are few enough to keep their predictions.
         """
         size = max(1, CHUNK_POINTS // max(n_points, 1))
 
@@ -206,5 +206,5 @@ class FlowDistribution(ConditionalDistribution):
         by_blocks(block, len(self), _ROWS_OF_LEARNERS, self._n_threads)
 
     def __getstate__(self) -> dict[str, object]:
-        """All but what bases made of the rows: it is known by the bases' places in memory."""
+        """The state without the kept parameters of the bases, which are stored under memory addresses."""
         return self.__dict__ | {"_kept": {}}

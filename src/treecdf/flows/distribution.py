@@ -117,18 +117,31 @@ class ConditionalDistribution(ABC):
         Returns
         -------
         array of shape (n,) or (n, m)
-            At an atom its log probability; on a grid that of the cell over its volume.
+            Nats. At an atom its log probability; on a grid the log of the cell's probability divided by its volume.
         """
         points, shape = read_points(y, len(self), self.n_outcomes, grid)
         return self._logpdf(points).reshape(shape)
 
     def pdf(self, y: ArrayLike, grid: bool = False) -> Array:
-        """Density in the outcome's own unit, infinite where it is beyond the range of float64; see `logpdf`."""
+        """Density in the outcome's own unit, the exponential of `logpdf`; infinite where it is beyond float64.
+
+        Parameters
+        ----------
+        y : number, or array of shape (n,) or (n, m); of several outcomes (d,), (n, d) or (n, m, d)
+            Outcomes: one for all rows, or one or m at each row.
+        grid : bool, default False
+            Whether y are m outcomes for all rows, of shape (m,) or (m, d).
+
+        Returns
+        -------
+        array of shape (n,) or (n, m)
+            Densities.
+        """
         with np.errstate(over="ignore"):
             return np.exp(self.logpdf(y, grid))
 
     def pit(self, y: ArrayLike, grid: bool = False) -> Array:
-        """The flow's own u: independent uniforms if the model is right. One outcome: the CDF.
+        """The images of outcomes in the unit cube: independent uniforms if the model is right. For one outcome the CDF.
 
         Parameters
         ----------
@@ -140,18 +153,45 @@ class ConditionalDistribution(ABC):
         Returns
         -------
         array of shape (n,) or (n, m); of several outcomes (n, d) or (n, m, d)
-            A mixture of flows of several outcomes has no such u and raises a ValueError.
+            Numbers between 0 and 1. A mixture of several flows of several outcomes has no such images and raises a
+            ValueError.
         """
         points, shape = read_points(y, len(self), self.n_outcomes, grid)
         return self._pit(points).reshape(shape if self.n_outcomes == 1 else (*shape, self.n_outcomes))
 
     def cdf(self, y: ArrayLike, grid: bool = False) -> Array:
-        """P(Y <= y) of one outcome, exactly: (n,) or (n, m); y as in `logpdf`."""
+        """P(Y <= y) of one outcome, exactly.
+
+        Parameters
+        ----------
+        y : number, or array of shape (n,) or (n, m)
+            Outcomes: one for all rows, or one or m at each row.
+        grid : bool, default False
+            Whether y are m outcomes for all rows, of shape (m,).
+
+        Returns
+        -------
+        array of shape (n,) or (n, m)
+            Probabilities.
+        """
         expect_one_outcome("cdf", self.n_outcomes)
         return self.pit(y, grid)
 
     def sf(self, y: ArrayLike, grid: bool = False) -> Array:
-        """P(Y > y) of one outcome, one minus the CDF: (n,) or (n, m); y as in `logpdf`."""
+        """P(Y > y) of one outcome: one minus the CDF.
+
+        Parameters
+        ----------
+        y : number, or array of shape (n,) or (n, m)
+            Outcomes: one for all rows, or one or m at each row.
+        grid : bool, default False
+            Whether y are m outcomes for all rows, of shape (m,).
+
+        Returns
+        -------
+        array of shape (n,) or (n, m)
+            Probabilities.
+        """
         expect_one_outcome("sf", self.n_outcomes)
         return 1 - self.pit(y, grid)
 
@@ -166,22 +206,23 @@ class ConditionalDistribution(ABC):
         Returns
         -------
         array of shape (n,) for a number, else (n, m)
+            Values of the outcome.
         """
         return self._quantiles("icdf", p)
 
     def ppf(self, p: ArrayLike) -> Array:
-        """Another name of `icdf`, as in scipy."""
+        """Another name of `icdf`, as in SciPy."""
         return self.icdf(p)
 
     def median(self) -> Array:
-        """The 50 % quantile (n,) of one outcome."""
+        """Medians (n,) of one outcome."""
         return self._quantiles("median", 0.5)
 
     def interval(self, level: ArrayLike = 0.9) -> tuple[Array, Array]:
         """Ends of the central interval of one outcome, with as much probability below it as above.
 
-        Where there are several modes it misleads: it runs across the empty valley between them as if outcomes came
-        there. The regions of `hdr` leave the valley out.
+        If there are several modes the interval includes the values between them, however unlikely; the regions of `hdr`
+        leave these out.
 
         Parameters
         ----------
@@ -191,6 +232,7 @@ class ConditionalDistribution(ABC):
         Returns
         -------
         low, high : arrays of shape (n,), or (n, k) for k levels
+            Ends of the intervals, in the unit of the outcome.
         """
         levels = interval_levels(level)
         low, high = self._quantiles("interval", levels.ravel()).reshape(len(self), *levels.shape).swapaxes(0, 1)
@@ -229,10 +271,15 @@ class ConditionalDistribution(ABC):
         return [intervals for intervals, _ in found], np.array([mass for _, mass in found])
 
     def modes(self) -> list[Array]:
-        """Where the density of one outcome has its peaks: for each of the n rows an array of values, in order.
+        """Modes of one outcome: where its density has peaks.
 
-        Peaks are those of the mean density of windows that hold 1.7 % of the probability: rarer modes are not seen. A
-        peak counts if the density falls by a fifth of its height before it rises to a higher one.
+        Peaks are those of the mean density over windows that hold 1.7 % of the probability, so rarer modes are not
+        found. A peak counts if the density falls by a fifth of its height before it rises to a higher peak.
+
+        Returns
+        -------
+        list of n arrays
+            The modes of each row, in ascending order.
         """
         levels = levels_of_cells(N_MODE_CELLS)
         return [find_modes(row, levels) for row in self._quantiles("modes", levels)]
@@ -245,11 +292,12 @@ class ConditionalDistribution(ABC):
         n_samples : int, default 1
             Draws at each row.
         random_state : int, Generator, RandomState or None, default None
-            Where random numbers come from; None: others every time.
+            Seed of the draws; None: different draws every time.
 
         Returns
         -------
         array of shape (n, n_samples), of several outcomes (n, n_samples, d)
+            The draws, in the unit of the outcomes.
         """
         draws = self._sample(read_n_samples(n_samples), as_generator(random_state))
         return draws[..., 0] if self.n_outcomes == 1 else draws
@@ -257,18 +305,29 @@ class ConditionalDistribution(ABC):
     # Integrals
 
     def crps(self, y: ArrayLike) -> Array:
-        """Continuous ranked probability score (n,) of outcomes y (n,), in their unit; lower is better."""
+        """Continuous ranked probability score of one outcome; lower is better.
+
+        Parameters
+        ----------
+        y : number or array of shape (n,)
+            True outcomes.
+
+        Returns
+        -------
+        array of shape (n,)
+            Scores in the unit of the outcome.
+        """
         expect_one_outcome("crps", self.n_outcomes)
         truth = read_truth(y, len(self))
         return np.concatenate([part._crps(truth[rows, 0]) for rows, part in self._parts()])
 
     def quadrature(self) -> tuple[Array, Array]:
-        """Points that stand for the distribution of one outcome in integrals.
+        """Values with masses that replace the distribution of one outcome in integrals.
 
         Returns
         -------
         values, masses : arrays of shape (n, k)
-            The mean of g(Y) is about the sum of masses * g(values). Atoms are among the values with their own
+            The expectation of g(Y) is about the sum of masses * g(values). Atoms are among the values with their own
             probabilities; on a grid all values are on it.
         """
         expect_one_outcome("quadrature", self.n_outcomes)
@@ -290,31 +349,32 @@ class ConditionalDistribution(ABC):
     def mode(self) -> Array:
         """The most likely value (n,) of one outcome: where its density is highest.
 
-        On a grid it is the most probable cell. An atom is the mode if it is more probable than the tenth of a standard
-        deviation around the highest density.
+        On a grid it is the most probable cell. An atom is the mode if it is more probable than an interval of a tenth
+        of a standard deviation around the highest density.
         """
         expect_one_outcome("mode", self.n_outcomes)
         return np.concatenate([part._mode() for _, part in self._parts()])
 
     def entropy(self) -> Array:
-        """The mean (n,) of -logpdf, in nats: how uncertain the outcomes are, in the unit of `logpdf`.
+        """Entropies (n,): the expectation of -logpdf, in nats.
 
-        Of one outcome it is an integral over `quadrature`, of several a mean over 512 draws.
+        Of one outcome they are integrals over `quadrature`, of several means over 512 draws.
         """
         return np.concatenate([part._entropy() for _, part in self._parts()])
 
     def marginal(self, j: int | str) -> ConditionalDistribution:
-        """Distribution of outcome j alone: of one outcome it is the distribution itself.
+        """Distribution of outcome j alone; of one outcome the distribution itself.
 
         Parameters
         ----------
         j : int or str
-            Number of the outcome, of which negative ones count from the last, or its name.
+            Number of the outcome (negative numbers count from the last), or its name.
 
         Returns
         -------
         ConditionalDistribution of one outcome
-            Of several outcomes a `Marginal`, which knows its CDF on a grid; see the accuracy above.
+            Of several outcomes a `Marginal`, whose CDF is computed on a grid; see the accuracy at the top of this
+            module.
         """
         j = read_outcome(j, self.outcome_names)
         return self if self.n_outcomes == 1 else self._marginal(j)
@@ -377,7 +437,7 @@ class ConditionalDistribution(ABC):
 
     @cached_property
     def _mean_and_std(self) -> tuple[Array, Array]:
-        """Mean and standard deviation, worked out once."""
+        """Mean and standard deviation, computed once."""
         mean, std = zip(*(part._moments() for _, part in self._parts()), strict=True)
         return np.concatenate(mean), np.concatenate(std)
 

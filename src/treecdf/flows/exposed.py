@@ -61,5 +61,5 @@ class ExposedDistribution(FlowDistribution):
         return mean * self._exposure, std * self._exposure
 
     def _as_rate(self, points: Array) -> Array:
-        """Outcomes (n, m, 1) over the exposure."""
+        """Rates (n, m, 1): outcomes divided by the exposure."""
         return points / self._exposure[:, None, None]

@@ -23,9 +23,9 @@ Conditions = dict[int, tuple[Array, Array]]
 
 @dataclass(frozen=True)
 class TreeFlow:
-    """One fitted flow. Forward maps outcomes to the unit cube, where they are uniform; inverse maps draws back.
+    """One fitted flow: forward maps outcomes to the unit cube, where they are uniform; inverse maps uniforms to draws.
 
-    The covariates x (n, q) are always an argument. `known`, if given, remembers what bases make of x, for flows that
+    Covariates x (n, q) are always an argument. `known`, if given, keeps the parameters of bases at x, for flows that
     share a base.
     """
 
@@ -44,9 +44,9 @@ class TreeFlow:
         return self.forward_from_box(y, self.base.to_box(y, parameters), z)
 
     def forward_from_box(self, y: Array, box: tuple[Array, Array], z: Array) -> tuple[Array, Array]:
-        """What `forward_and_log_det` gives, from what the base makes of y and the covariates z of the trees.
+        """What `forward_and_log_det` returns, from the base's `to_box` of y and the covariates z of the trees.
 
-        Flows that share a base share both.
+        Flows that share a base share both arguments.
         """
         v, base_log_det = box
         inside = self.base.inside(v)
@@ -64,7 +64,7 @@ class TreeFlow:
         return self._inverse(u, x, known, 1.0)
 
     def draw(self, u: Array, x: Array, known: Conditions | None = None) -> Array:
-        """Outcomes (n, m, d) as by `inverse`, but finite: points do not round to the upper end of the cube."""
+        """Outcomes (n, m, d) as by `inverse`, but finite: points are kept below the upper end of the cube."""
         return self._inverse(np.clip(u, ABOVE_ZERO, BELOW_ONE), x, known, BELOW_ONE)
 
     def _inverse(self, u: Array, x: Array, known: Conditions | None, largest: float) -> Array:
@@ -83,20 +83,20 @@ class TreeFlow:
         return [self]
 
     def novelty(self, x: Array) -> Array | None:
-        """How far (n,) covariates x (n, q) are beyond the training rows; None if the base does not know these."""
+        """How far (n,) covariates x (n, q) are beyond the training rows; None if the base cannot tell."""
         return self.base.novelty(self.standardize(x))
 
     @property
     def knows_rows(self) -> bool:
-        """Whether the base knows how far covariates are beyond the training rows."""
+        """Whether the base can tell how far covariates are beyond the training rows."""
         return self.base.knows_rows
 
     def learn_conditions(self, x: Array, known: Conditions) -> None:
-        """Put what the base makes of rows x (n, q) into `known`."""
+        """Put the covariates of the trees and the parameters of the base at rows x (n, q) into `known`."""
         self.condition(x, known)
 
     def condition(self, x: Array, known: Conditions | None) -> tuple[Array, Array]:
-        """Covariates of the trees and parameters of the base at covariates x; looked up in `known`, and kept there."""
+        """Covariates of the trees and parameters of the base at covariates x; kept in `known` if that is given."""
         if known is not None and id(self.base) in known:
             return known[id(self.base)]
         found = condition(self.standardize, self.base, x)
@@ -108,7 +108,7 @@ class TreeFlow:
 def condition(standardize: Standardizer, base: Base, x: Array) -> tuple[Array, Array]:
     """Covariates (n, q + k) of the trees and parameters (n, P) of the base at covariates x (n, q).
 
-    Where x is missing, NaN, the trees see the mean of the training rows.
+    Missing values (NaN) are replaced by the mean of the training rows for the trees.
     """
     z = standardize(x)
     parameters = base.parameters(z)
@@ -116,7 +116,7 @@ def condition(standardize: Standardizer, base: Base, x: Array) -> tuple[Array, A
 
 
 def tree_covariates(z: Array, base: Base, parameters: Array) -> Array:
-    """Standardised covariates and what the base adds to them, rows next to each other in memory."""
+    """Standardised covariates with those that the base adds (n, q + k), as contiguous rows."""
     extra = base.seen(parameters)
     return np.ascontiguousarray(np.hstack([z, extra])) if extra.shape[1] else z
 

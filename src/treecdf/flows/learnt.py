@@ -1,4 +1,4 @@
-"""A fitted model as the base of a flow, so that trees grown on other rows go on where it ended."""
+"""A fitted model as the base of a flow, so that trees can be grown on other rows where it ended."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _ROWS_AT_ONCE = 4096  # rows whose parameters are worked out together, which bou
 
 @dataclass(frozen=True)
 class Learnt(WholeCube):
-    """A base of one outcome that is a fitted mixture of flows: its CDF brings outcomes into the unit interval.
+    """A base of one outcome that is a fitted mixture of flows: its CDF maps outcomes to the unit interval.
 
-    Its parameters at a row are the covariates in their own unit and all that the mixture's bases make of them, so that
-    these are asked once for a row. The trees see the covariates alone.
+    Its parameters at a row are the covariates in their own unit and the parameters of all bases of the mixture, so that
+    these are computed once per row. The trees use the covariates alone.
     """
 
     mixture: Mixture
@@ -31,10 +31,10 @@ class Learnt(WholeCube):
 
     @staticmethod
     def of(mixture: Mixture, q: int) -> tuple[Standardizer, Learnt]:
-        """The base, and how q covariates come to it.
+        """The base of a mixture, and the scaling of its q covariates.
 
-        They are divided by powers of two near their largest training value, which changes no digit: the learners of the
-        mixture see the very numbers that they know.
+        Covariates are divided by powers of two near their largest training value, which changes no digit: the learners
+        of the mixture see exactly the numbers that they were trained with.
         """
         unit = np.exp2(np.ceil(np.log2(mixture.tree_flows()[0].standardize.unit)))
         return Standardizer(unit, np.zeros(q), np.ones(q)), Learnt(mixture, unit, widths_of(mixture, q))
@@ -45,7 +45,7 @@ class Learnt(WholeCube):
         return 1
 
     def parameters(self, x: Array) -> Array:
-        """Covariates in their own unit, and what the bases of the mixture make of them, (n, P)."""
+        """Covariates in their own unit and the parameters of the mixture's bases, (n, P)."""
         found: list[Array] = []
         # Missing values take more columns: a block has as many as one with such a row if there is one anywhere.
         like = [np.full((1, x.shape[1]), np.nan)] if np.isnan(x).any() else []
@@ -62,7 +62,7 @@ class Learnt(WholeCube):
 
     @property
     def knows_rows(self) -> bool:
-        """Whether the mixture knows how far covariates are beyond its training rows."""
+        """Whether the mixture can tell how far covariates are beyond its training rows."""
         return self.mixture.knows_rows
 
     def novelty(self, x: Array) -> Array | None:
@@ -112,7 +112,7 @@ class Learnt(WholeCube):
         return np.ascontiguousarray(parameters[:, : len(self.unit)])
 
     def _known(self, parameters: Array) -> Conditions:
-        """What the bases of the mixture make of the covariates, by base, cut out of the parameters (n, P)."""
+        """The parameters of the mixture's bases, by base, cut out of the parameters (n, P)."""
         q = len(self.unit)
         widths = self.widths if parameters.shape[1] == q + self.widths.sum() else widths_of(self.mixture, q, np.nan)
         ends = np.cumsum([q, *widths.ravel()])
@@ -122,7 +122,7 @@ class Learnt(WholeCube):
 
 
 def flows_of_bases(mixture: Mixture) -> list[TreeFlow]:
-    """The flows of a mixture, of those that share a base the first."""
+    """The flows of a mixture; of flows that share a base only the first."""
     return list({id(flow.base): flow for flow in reversed(mixture.tree_flows())}.values())[::-1]
 
 

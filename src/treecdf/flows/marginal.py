@@ -1,7 +1,7 @@
 """One outcome of a joint distribution: its CDF, averaged over the outcomes that it depends on.
 
 In a chain an outcome has an exact conditional distribution given those before it. Its marginal is the mean of these
-over nodes, which stand for the outcomes before it. The first outcome of a chain needs no average and is exact.
+over nodes, which represent the outcomes before it. The first outcome of a chain needs no average and is exact.
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ class Conditionals:
     def of(
         chain: Chain, x: Array, j: int, m: int = _N_NODES_OF_ONE, known_of_x: Conditions | None = None
     ) -> Conditionals:
-        """Outcome j of a chain at covariates x (n, q); m nodes stand for one outcome before it.
+        """Outcome j of a chain at covariates x (n, q); a single outcome before it is represented by m nodes.
 
-        `known_of_x`, if given, is what bases of the first link made of x.
+        `known_of_x`, if given, has the parameters of the first link's bases at x.
         """
         k = chain.order.index(j)
         first = {} if known_of_x is None else known_of_x
@@ -91,7 +91,7 @@ class Conditionals:
         return pooled[:, chosen]
 
     def moments(self) -> tuple[Array, Array]:
-        """Mean and standard deviation (n,): those of the nodes, put together."""
+        """Mean and standard deviation (n,), combined from those at the nodes."""
         mean, std = self.link.moments(self.given, self.known, passes=ROUGH)
         return moments_of_mixture(self.shares, mean.reshape(self.shares.shape), std.reshape(self.shares.shape))
 
@@ -140,7 +140,7 @@ def marginal_curve(mixture: Mixture, x: Array, j: int) -> Curve:
 
 
 def joint_moments(mixture: Mixture, x: Array, known: Conditions) -> tuple[Array, Array]:
-    """Means and standard deviations (n, d) of all outcomes at each row of x, of which bases made what is `known`."""
+    """Means and standard deviations (n, d) of all outcomes at rows of x, where bases have the parameters `known`."""
     means, deviations = zip(*(_moments_of_member(member, x, known) for member in mixture.members), strict=True)
     weights = np.exp(mixture.log_weights_at(x))
     parts = [
@@ -166,18 +166,18 @@ def _draws(member: Flow, x: Array) -> Array:
 
 
 def quasi_random(x: Array, m: int, d: int) -> Array:
-    """Quasi-random points (n, m, d) of the cube, moved by a distance of its own at each row of x.
+    """Quasi-random points (n, m, d) of the cube, shifted at each row of x by a vector of its own.
 
-    It depends on what the row holds, not on its number. So rows do not share their errors.
+    The shift depends on the contents of the row, not on its number, so that rows do not share their errors.
     """
     points = qmc.Sobol(d, scramble=True, rng=np.random.default_rng(0)).random(m)
     return (points + _shifts(x, d)[:, None]) % 1.0
 
 
 def _nodes(chain: Chain, x: Array, k: int, m: int, known: Conditions) -> tuple[Array, Array]:
-    """Outcomes before link k at nodes of each row, as (n, m, d), and shares (n, m) of the nodes; m if k is 1.
+    """Outcomes before link k at nodes of each row, as (n, m, d), and weights (n, m) of the nodes; m nodes if k is 1.
 
-    Nodes of one outcome ascend. `known` is what bases of the first link made of x.
+    Nodes of one outcome ascend. `known` has the parameters of the first link's bases at x.
     """
     d = chain.n_outcomes
     if k == 0:
@@ -194,7 +194,7 @@ def _nodes(chain: Chain, x: Array, k: int, m: int, known: Conditions) -> tuple[A
 
 
 def _shifts(x: Array, d: int) -> Array:
-    """Numbers (n, d) between 0 and 1 that look random and are made of the rows of x."""
+    """Pseudo-random numbers (n, d) between 0 and 1 that are computed from the rows of x."""
     units = units_of_content(list(x.T), np.empty((len(x), 0)))
     odd = np.cumprod(np.full(d, 0x9E3779B97F4A7C15, np.uint64))  # products of odd numbers, modulo 2^64
     return ((units[:, None] * odd) >> np.uint64(11)) / 2.0**53
@@ -207,7 +207,7 @@ def _mean_over_nodes(values: Array, shares: Array) -> Array:
 
 
 class Marginal(ConditionalDistribution):
-    """One outcome of a joint distribution at n rows, known through its CDF on a grid of some 200 points at each.
+    """One outcome of a joint distribution at n rows, given by its CDF on a grid of some 200 points at each row.
 
     CDF, density, quantiles, CRPS and draws are those of the cubics between the points.
 

@@ -90,11 +90,11 @@ class RecordedDistribution(ConditionalDistribution):
 
     @property
     def weights(self) -> Array:
-        """Weights (n, members) of the flows at each row; a marginal has one of 1."""
+        """Weights (n, members) of the flows at each row; a marginal has a single weight of 1."""
         return self._latent.weights if isinstance(self._latent, FlowDistribution) else np.ones((len(self), 1))
 
     def support(self) -> tuple[Ints, int] | None:
-        """How many training rows are like each row, of how many; see `FlowDistribution.support`."""
+        """How many training rows are similar to each row, and of how many; see `FlowDistribution.support`."""
         return self._latent.support() if isinstance(self._latent, FlowDistribution) else None
 
     @property
@@ -115,7 +115,10 @@ class RecordedDistribution(ConditionalDistribution):
         return np.asarray(np.minimum(self._shares[:, :1] * self._latent._pit(lower)[..., 0] + below, 1.0)[:, 0])
 
     def values_between(self, low: float, high: float, most: int) -> Array | None:
-        """Values (K,) of one outcome on a grid from low to high; None if they are more than `most`, or not all."""
+        """Values (K,) of one outcome on a grid from low to high.
+
+        None without a grid, or if there are more than `most` values.
+        """
         if self._grid is None or len(self._atoms):
             return None
         return self._grid.values_between(low, high, most)
@@ -162,7 +165,10 @@ class RecordedDistribution(ConditionalDistribution):
         return self._with_ends(y, levels) if len(self._atoms) else y
 
     def _with_ends(self, y: Array, levels: Array) -> Array:
-        """Quantiles y (n, m) with the ends of the support at levels 0 and 1, to which probabilities add up roughly."""
+        """Quantiles y (n, m), with the ends of the support at levels 0 and 1.
+
+        They are set here because probabilities add up to 1 only up to rounding.
+        """
         if not ((levels == 0) | (levels == 1)).any():
             return y
         low, high = self._rounded(self._latent.icdf([0.0, 1.0])[..., None])[..., 0].T[..., None]
@@ -215,7 +221,7 @@ class RecordedDistribution(ConditionalDistribution):
         return RecordedDistribution(marginal, np.empty(0), np.ones((len(self), 1)), own)
 
     def _continuous(self, points: Array) -> Array:
-        """Log density (n, m) of the part that is no atom, spread over the cells of a grid."""
+        """Log density (n, m) of the part that is no atom; on a grid its mean over the cell."""
         if self._grid is None or not points.size:
             return self._latent._logpdf(points)
         log_density = self._of_cells(points, self._grid)
@@ -242,5 +248,5 @@ class RecordedDistribution(ConditionalDistribution):
         return log_density
 
     def _rounded(self, y: Array) -> Array:
-        """Outcomes (..., d) as they are recorded."""
+        """Outcomes (..., d) rounded to the grid."""
         return y if self._grid is None else self._grid.round(y)

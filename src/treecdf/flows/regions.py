@@ -22,7 +22,7 @@ _LARGEST_HDBSCAN = 10_000  # rows it is shown at most; its time grows faster tha
 
 
 class Clusterer(Protocol):
-    """What is needed of a scikit-learn clusterer."""
+    """The methods that are used of a scikit-learn clusterer."""
 
     def fit(self, X: ArrayLike) -> Self:
         """Find clusters of the rows X (n, q)."""
@@ -42,7 +42,7 @@ class Regions(Protocol):
         ...
 
     def __call__(self, x: Array) -> Ints:
-        """Region 0 .. n_regions - 1 of each row of x (n, q); n_regions for a region that fit did not see."""
+        """Region 0 .. n_regions - 1 of each row of x (n, q); n_regions for rows in no region of the training rows."""
         ...
 
 
@@ -84,7 +84,7 @@ class Clusters:
 
 
 def fit_regions(how: int | str | Clusterer, x: Array, weight: Array, rng: np.random.Generator) -> Regions:
-    """Partition by k-means with `how` regions, by "hdbscan", or by a scikit-learn clusterer with `predict`.
+    """A partition by k-means with `how` regions, by "hdbscan", or by a scikit-learn clusterer with `predict`.
 
     A clusterer that is not fitted yet is cloned and fitted, with a seed from `rng` if it has none.
     """
@@ -125,7 +125,7 @@ def _by_means(k: int, z: Array, weight: Array, rng: np.random.Generator) -> tupl
 
 
 def _by_density(z: Array, rng: np.random.Generator) -> tuple[Array, Ints]:
-    """The rows that HDBSCAN puts into clusters, and the clusters' numbers.
+    """The rows in clusters of HDBSCAN, and the numbers of their clusters.
 
     Rows that it calls noise belong to the nearest cluster, as new rows do. One cluster if it finds none.
     """

@@ -1,7 +1,7 @@
-"""Where a distribution of one outcome is densest: highest-density regions and modes.
+"""Highest-density regions and modes of a distribution of one outcome.
 
-Both look at cells between neighbouring quantiles; the mean density of a cell, or of several side by side, is their
-probability over their width.
+Both are computed from cells between neighbouring quantiles; the mean density of a cell, or of several side by side, is
+their probability divided by their width.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _LEAST_DIP = 0.2  # share of a mode's density that has to be missing between it 
 
 
 def levels_of_cells(n_cells: int) -> Array:
-    """Levels (n_cells + 1,) of the ends of cells of equal probability; the outer ones leave out what is far away."""
+    """Levels (n_cells + 1,) of the ends of cells of equal probability; the far tails are left out."""
     return np.linspace(0.5 / n_cells, 1 - 0.5 / n_cells, n_cells + 1)
 
 
@@ -39,9 +39,9 @@ def densest_cells(ends: Array, levels: Array, level: float) -> tuple[Intervals, 
 
 
 def find_modes(ends: Array, levels: Array) -> Array:
-    """Middles of the windows where the density has a peak, in order; one that is no more than a ripple is left out.
+    """Middles of the windows where the density has a peak, in order; peaks that hardly stand out are left out.
 
-    Windows overlap, so that no mode with the probability of a window and a cell is divided between two of them.
+    Windows overlap, so that a mode with the probability of a window plus a cell is never divided between two windows.
     """
     density = _densities(ends, levels, _WINDOW)
     padded = np.pad(density, 1, constant_values=-np.inf)

@@ -1,4 +1,4 @@
-"""What training gives: fitted flows with their history, and families of them."""
+"""Results of training: fitted flows with their history, and families of them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ HISTORY_COLUMNS: dict[str, DTypeLike] = {
 
 @dataclass(frozen=True)
 class Family:
-    """Members of equal settings and what is known of them."""
+    """Members that were trained with equal settings, and their log densities of left-out rows."""
 
     name: str
     members: tuple[Flow, ...]
@@ -38,7 +38,7 @@ class Family:
 
 @dataclass
 class History:
-    """Mean log-likelihood after every tree that was grown, also those rolled back; one entry for each tree."""
+    """Mean log-likelihood after every tree that was grown, dropped ones included; one entry for each tree."""
 
     stage: list[int] = field(default_factory=list)
     train: list[float] = field(default_factory=list)
@@ -63,7 +63,7 @@ class EndedStage:
 
 @dataclass(frozen=True)
 class Fitted:
-    """What one training job gives: flows that share a base, and their history."""
+    """The result of a training job: flows that share a base, and their history."""
 
     flows: tuple[TreeFlow, ...]
     history: History
@@ -72,7 +72,7 @@ class Fitted:
 
 
 def without_reach_of_last(family: Family) -> Family:
-    """The family, to whose bases any value of the last covariate is among those of the training rows."""
+    """The family with bases for which any value of the last covariate is within the training range."""
     new: dict[int, Conditional] = {}  # flows share bases, and go on sharing them
     members: list[Flow] = []
     for flow in family.members:

@@ -1,4 +1,4 @@
-"""A fitted model in words."""
+"""The description of a fitted model."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def summarize(families: Sequence[Family], weights: Array, outcomes: Sequence[str
 
 
 def note_on_memory(mixture: Mixture, remember_rows: bool) -> str:
-    """A line of the summary: how many training rows the model holds; parts that share rows are counted each."""
+    """A line of the summary: how many training rows the model contains; parts that share rows count each."""
     bases = {id(flow.base): flow.base for flow in flows_inside(mixture) if isinstance(flow.base, Conditional)}
     regions = mixture.regions
     has_rows = isinstance(regions, NearestPoint) and len(regions.points) > regions.n_regions  # of HDBSCAN
@@ -60,7 +60,7 @@ def note_on_memory(mixture: Mixture, remember_rows: bool) -> str:
 
 
 def notes_on_columns(covariates: Covariates, names: Sequence[str]) -> list[str]:
-    """Lines of the summary about covariates that became more numbers than one would guess: dates, ordered levels."""
+    """Lines of the summary about columns whose encoding is not obvious: dates and ordered categories."""
     told = []
     for name, part in zip(names, covariates.columns, strict=True):
         if isinstance(part, Date):
@@ -78,7 +78,7 @@ def note_on_repeats(stage: EndedStage) -> str:
 def note_on_compacting(
     tolerance: float, flows: tuple[int, ...], trees: tuple[int, int], change: float, n_rows: int
 ) -> str:
-    """A line of the summary about what was left out of a larger model; flows and trees: how many are left of all."""
+    """A line of the summary about a compacted model; flows, trees: how many are left, and how many there were."""
     return (
         f"note: compacted with the tolerance {tolerance:g}: {flows[0]} of {flows[1]} flow(s) and {trees[0]} of "
         f"{trees[1]} trees are left; log densities of {n_rows} rows changed by {change:.2g} on average"
@@ -86,9 +86,10 @@ def note_on_compacting(
 
 
 def warning_about_repeats(stages: Sequence[EndedStage]) -> str | None:
-    """What a person should hear of stages that ended at outcomes that repeat; None if that is as it should be.
+    """A warning about stages that ended at outcomes that repeat; None if no warning is needed.
 
-    It is in the family that is offered because outcomes repeat: its first stage learns where they do, as far as it may.
+    None is needed for the family that is trained because outcomes repeat: its first stage learns the repeats as far as
+    it can.
     """
     told = [_ended(stage) for stage in stages if stage.family != _FOR_REPEATS]
     if not told:
@@ -109,7 +110,7 @@ def _ended(stage: EndedStage) -> str:
 
 
 def _family(family: Family, weight: float, outcomes: Sequence[str]) -> Iterator[str]:
-    """Lines about one family; its first member stands for all."""
+    """Lines about one family; only its first member is described."""
     known = np.isfinite(family.left_out)
     score = f"{family.left_out[known].mean():.3f}" if known.any() else "unknown"
     meaning = "(mean log density, more is better)"

@@ -104,7 +104,7 @@ class TreeSequence:
         return (features, m) if m >= _WORTH_SHARING else (np.repeat(features, m, axis=0), 1)
 
     def _features(self, x: Array) -> Array:
-        """What the classifiers see of covariates x (n, q)."""
+        """The arrays that the classifiers take, from covariates x (n, q)."""
         if self.kind[0] != LINEAR or self.kind[1] == 0:
             return x
         make_basis = list(FEATURE_BASES.values())[self.kind[1]]

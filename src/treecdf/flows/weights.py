@@ -1,6 +1,6 @@
-"""Rules for the weights of a mixture's members: log weights (regions + 1, members), the last row for regions not seen.
+"""Rules for the weights of a mixture's members: log weights (regions + 1, members), the last row for unknown regions.
 
-They look at the log densities log_prob (n, members) that the members give to rows, which have a weight and a region.
+They are computed from log densities log_prob (n, members) of rows with weights and regions (n,).
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ def likelihood_weights(log_prob: Array, weight: Array, region: Ints, n_regions: 
 def mean_likelihood_weights(log_prob: Array, weight: Array, region: Ints, n_regions: int) -> Array:
     """Weights in proportion to the geometric mean of the likelihoods of a region's training rows.
 
-    The product over hundreds of rows gives one flow all the weight. The paper's table of partitions does not change
-    with them, which fits the mean and not the product (ADR 22).
+    The product over hundreds of rows would give one flow all the weight. The paper's table of partitions shows hardly
+    any effect of the weights, which fits the mean and not the product (ADR 22).
     """
     sums, total = _sums_by_region(log_prob, weight, region, n_regions)
     means = sums / total[:, None]
@@ -61,7 +61,7 @@ TRAINING_RULES = {"likelihood": likelihood_weights, "mean_likelihood": mean_like
 
 
 def stacked_weights(log_prob: Array, weight: Array, region: Ints, n_regions: int) -> Array:
-    """Weights of the highest likelihood of validation rows; small regions are drawn towards the overall weights."""
+    """Weights with the highest likelihood of validation rows; in small regions shrunk towards the overall weights."""
     n_members = log_prob.shape[1]
     overall = maximise(log_prob, weight, np.ones(n_members))
     weights = np.tile(overall, (n_regions + 1, 1))

@@ -1,8 +1,8 @@
-"""The zip around a model file, read with all the distrust that a file from anywhere deserves.
+"""The zip around a model file, read so that a hostile file can do no harm.
 
 Only what `writing` writes is accepted: a few entries one after the other, each stored or deflated, then a directory
-that says the same as the headers of the entries. So no two entries share bytes, no entry is larger than the directory
-says, and what all of them take in memory is known before the first of them is read.
+that agrees with the headers of the entries. So no two entries share bytes, no entry is larger than the directory says,
+and the memory of all of them is known before the first of them is read.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _HEADER = struct.Struct("<4s5H3L2H")
 
 @dataclass(frozen=True)
 class _Entry:
-    """Where an entry's bytes are, how they are packed, and how many bytes they say they become."""
+    """The place of an entry's bytes, how they are compressed, and their declared uncompressed size."""
 
     content: memoryview
     method: int
@@ -58,7 +58,7 @@ class Archive:
         return set(self._entries)
 
     def size(self, name: str) -> int:
-        """How many bytes an entry says it has."""
+        """The declared size of an entry in bytes."""
         return self._entry(name).size
 
     def read(self, name: str) -> bytes:
@@ -78,7 +78,7 @@ class Archive:
 
 
 def _entries(data: bytes) -> dict[str, _Entry]:
-    """The entries by name, if directory and headers agree and the file has not a byte besides them."""
+    """The entries by name, if directory and headers agree and the file has no other bytes."""
     expect(data[:2] == b"PK", "a treecdf model file; this is something else")
     expect(len(data) >= _END.size, "the end of a zip; the file is cut off")
     end = len(data) - _END.size
@@ -120,7 +120,7 @@ def _read_entry(data: bytes, listed: int, place: int) -> tuple[str, int, _Entry,
 
 
 def _chunks(entry: _Entry, name: str) -> Iterator[bytes | memoryview]:
-    """The bytes of an entry, a chunk at a time; it is refused before more than it said would have to be held."""
+    """The bytes of an entry in chunks; it is refused before more than the declared size would be in memory."""
     if entry.method == _STORED:
         yield entry.content
         return

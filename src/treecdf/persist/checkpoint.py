@@ -1,11 +1,11 @@
-"""Checkpoints of long fits: a directory with a file that says which fit it is of, and one for each training job.
+"""Checkpoints of long fits: a directory with a file that identifies the fit, and one for each training job.
 
     fit.tcdf     checksums of the settings, the seed and the rows; the seed itself if the user gave none
-    job-3.tcdf   the steps job 3 has done so far and the state of its generator, or what it gave in the end
+    job-3.tcdf   the steps of job 3 so far and the state of its generator, or its result when it is done
     lock         while a fit is using the directory
 
-The files are like model files, and checked like them. A job that is begun again is the same as before, except that
-steps of its file are taken from there: so it cannot but end in the same flows.
+The files have the format and the checks of model files. A resumed job runs as before, except that it takes finished
+steps from its file; so it gives the same flows.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _LEARN = -1  # in the place of the stage's number, for a step that learns a part
 
 @contextlib.contextmanager
 def _refusing(path: Path, is_whole: bool) -> Iterator[None]:
-    """As `refusing`, with the advice what to do about a checkpoint."""
+    """As `refusing`, with advice about a checkpoint in the message."""
     try:
         with refusing(path, is_whole):
             yield
@@ -54,7 +54,7 @@ def _refusing(path: Path, is_whole: bool) -> Iterator[None]:
 
 
 def _read_section(path: Path, data: bytes, name: str) -> dict[str, FromFile]:
-    """The only section of a file of a checkpoint; what is in it is not checked yet."""
+    """The only section of a file of a checkpoint; its contents are not checked yet."""
     with _refusing(path, is_whole=False):
         content = verified(data, (_FORMAT,))
     with _refusing(path, is_whole=True):
@@ -68,7 +68,7 @@ def _write_section(path: Path, name: str, values: Mapping[str, object]) -> None:
 
 
 class NoCheckpoint:
-    """Stands for the checkpoint of a fit that has none."""
+    """Takes the place of the checkpoint in a fit that has none."""
 
     def __enter__(self) -> Self:
         return self
@@ -84,17 +84,17 @@ class NoCheckpoint:
         """Note the settings and the training and validation rows of the fit."""
 
     def steps(self, stop: Stop, number: int, sizes: Sizes) -> Steps:
-        """What does the steps of the training job of this number."""
+        """The steps of the training job with this number."""
         return Steps(stop)
 
     def remove(self) -> None:
-        """Remove the files; to be called when the fit is done."""
+        """Remove the files when the fit is done."""
 
 
 class Checkpoint(NoCheckpoint):
-    """A directory for one fit, which is made if it is not there.
+    """A directory for one fit, created if it does not exist.
 
-    The jobs of the fit run in a `with` block: in it no other fit can use the directory.
+    The jobs of the fit run in a `with` block: within it no other fit can use the directory.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -126,7 +126,7 @@ class Checkpoint(NoCheckpoint):
         return ValueError(f"Another fit has used the checkpoint {self.path} meanwhile. Try again, or name another.")
 
     def generator(self, random_state: FromFile) -> np.random.Generator:
-        """The generator of the fit; without a seed that of the fit that is gone on with, or a new one."""
+        """The generator of the fit; without a seed that of the resumed fit, or a new one."""
         if random_state is None:
             before = None if self._before is None else self._before["seed"]
             self._seed = int(np.random.SeedSequence(before).entropy)  # type: ignore[arg-type]
@@ -168,16 +168,16 @@ class Checkpoint(NoCheckpoint):
                 )
 
     def steps(self, stop: Stop, number: int, sizes: Sizes) -> Steps:
-        """What does the steps of the training job of this number, and takes those that were done before from a file."""
+        """The steps of the training job with this number; steps done before are taken from its file."""
         steps = KeptSteps(stop, self.path / f"job-{number}.tcdf", self._fit, self._pace)
         steps.read(sizes)
         return steps
 
     def remove(self) -> None:
-        """Remove the files and the directory; to be called when the model is in its place.
+        """Remove the files and the directory when the model is in place.
 
-        A directory behind a link is emptied and stays. What cannot be removed is warned about: it must not cost a
-        model that is done.
+        A directory behind a link is emptied but stays. If something cannot be removed there is only a warning, so that
+        the finished model is not lost.
         """
         try:
             with locked(self.path):
@@ -189,19 +189,19 @@ class Checkpoint(NoCheckpoint):
             warnings.warn(text, UserWarning, stacklevel=3)
 
     def _unfinished(self) -> list[Path]:
-        """Files that a fit was writing when it was killed."""
+        """Files that were being written when a fit was killed."""
         return self._files(f"{UNFINISHED}*")
 
     def _files(self, pattern: str) -> list[Path]:
         return list(self.path.glob(pattern))
 
     def _read_begun(self) -> dict[str, FromFile] | None:
-        """What the directory says about its fit; None if no job has written anything yet, so that nothing is lost."""
+        """The identification of the fit in the directory; None if no job has written anything yet."""
         is_begun = (self.path / _FIT).exists() and bool(self._files("job-*.tcdf"))
         return self._read() if is_begun else None
 
     def _read(self) -> dict[str, FromFile]:
-        """Checksums and the seed of the fit the directory is of."""
+        """Checksums and the seed of the fit that the directory belongs to."""
         path = self.path / _FIT
         fit = _read_section(path, path.read_bytes(), "fit")
         with _refusing(path, is_whole=True):
@@ -216,7 +216,7 @@ def _unlink(files: Sequence[Path]) -> None:
 
 
 class KeptSteps(Steps):
-    """Takes the steps that were done before from a file, and writes all steps to it now and then."""
+    """Takes the steps done before from a file, and writes all steps to it now and then."""
 
     def __init__(self, stop: Stop, path: Path, fit: str, pace: tuple[float, float]) -> None:
         super().__init__(stop)
@@ -286,7 +286,7 @@ class KeptSteps(Steps):
         self._n_written = len(self._log)
 
     def finish(self, fitted: Fitted) -> None:
-        """Write what the job gave, in the place of its steps; only the steps if it was stopped early by Ctrl-C."""
+        """Write the result of the job in place of its steps; only the steps if it was stopped early by Ctrl-C."""
         if fitted.is_whole:
             history = fitted.history.columns()
             self._put({"flows": fitted.flows, "history": history, "left_out": fitted.left_out})
@@ -294,7 +294,7 @@ class KeptSteps(Steps):
             self.write()
 
     def _put(self, content: Mapping[str, object]) -> None:
-        """Write the file; a disk that is full is warned about, because the fit can go on without it."""
+        """Write the file; if the disk is full there is a warning, because the fit can continue without."""
         begin = time.monotonic()
         try:
             _write_section(self.path, "job", {"fit": self.fit, **content})
@@ -304,7 +304,7 @@ class KeptSteps(Steps):
         self._due = now + max(seconds, (now - begin) / share)
 
     def read(self, sizes: Sizes) -> None:
-        """Take the steps, or what the job gave, from the file, if there is one."""
+        """Take the steps, or the result of the job, from the file, if there is one."""
         try:
             data = self.path.read_bytes()
         except FileNotFoundError:
@@ -332,7 +332,7 @@ def _joined(rounds: Sequence[list[TreeSequence]]) -> tuple[Bools, tuple[TreeSequ
 
 
 def _parted(grown: Bools, joined: tuple[TreeSequence, ...]) -> list[list[TreeSequence]]:
-    """Trees of each round and fold, from what `_joined` returns."""
+    """The trees of each round and fold, from the result of `_joined`."""
     before: Ints = np.cumsum(grown, axis=0) - grown
     expect(grown.shape[1] == len(joined), "trees for each fold")
     return [

@@ -72,7 +72,7 @@ def write_model(
 def read_model(
     path: str | os.PathLike[str], restore: Mapping[str, Callable[[FromFile, FromFile], FromFile]]
 ) -> FromFile:
-    """What `restore` makes of the parameters and of the fitted attributes in a file of one of the formats it names."""
+    """The result of `restore` for the parameters and fitted attributes in a file of one of the formats it names."""
     data = Path(path).read_bytes()
     with refusing(path, is_whole=False):
         content = verified(data, tuple(restore))
@@ -82,14 +82,14 @@ def read_model(
 
 
 def set_fitted(model: FromFile, fitted: Mapping[str, FromFile], known: Sequence[str]) -> None:
-    """Give a model its fitted attributes, if they are known ones."""
+    """Set the fitted attributes of a model, if their names are known."""
     for name, value in fitted.items():
         expect(name in known, f"attributes of a fitted model; got {name!r:.40}")
         setattr(model, name, value)
 
 
 def kept_parameters(parameters: Mapping[str, FromFile]) -> dict[str, FromFile]:
-    """Parameters without a checkpoint and a generator or its seed sequence, which have done their work."""
+    """Parameters without the checkpoint and without a generator or its seed sequence, which are used up."""
 
     def is_done(name: str, value: FromFile) -> bool:
         return name == "checkpoint" or (name == "random_state" and isinstance(value, _GENERATORS))
@@ -127,7 +127,7 @@ def packed(name: str, sections: Mapping[str, Mapping[str, FromFile]], how: int) 
 
 @dataclass(frozen=True)
 class Content:
-    """The JSON and the arrays of a file whose checksums are right; whoever forged it may have set these right, too."""
+    """The JSON and the arrays of a file with correct checksums, which may still be forged."""
 
     document: dict[str, FromFile]
     arrays: list[Numbers]
@@ -140,7 +140,7 @@ class Content:
         return name
 
     def sections(self, *names: str) -> list[dict[str, FromFile]]:
-        """Named values of the sections of these names; whether they make sense together is not checked yet."""
+        """The named values of the sections of these names; whether they fit together is not checked yet."""
         reader = Reader(self.arrays, self.most_pieces)
         for part in field_of(self.document, "objects", list):
             reader.add(part)
@@ -149,14 +149,14 @@ class Content:
 
 
 def verified(data: bytes, formats: Sequence[str]) -> Content:
-    """What a file of one of these formats holds, if it is of our version and its checksums are right."""
+    """The content of a file of one of these formats, if it has our version and correct checksums."""
     archive = Archive(data)
     document = read_document(archive, formats, most_items(len(data)))
     return Content(document, read_arrays(archive, document), most_pieces(len(data)))
 
 
 def fingerprint(value: FromFile, name: str) -> str:
-    """Checksum of a value that a file could hold; equal values have the same."""
+    """Checksum of a value that could be in a file; equal values have equal checksums."""
     writer = Writer()
     text, _ = as_text({"value": writer.value(value, name)}, writer)
     return checksum(text)
@@ -164,10 +164,10 @@ def fingerprint(value: FromFile, name: str) -> str:
 
 @contextlib.contextmanager
 def refusing(path: str | os.PathLike[str], is_whole: bool) -> Iterator[None]:
-    """Turn whatever goes wrong with the contents of a file into a ModelFileError.
+    """Turn any error about the contents of a file into a ModelFileError.
 
-    is_whole: whether its checksums are known to be right. An unexpected error is then no sign of damage: it is a bug
-    of ours, or somebody made the file by hand, and the message says so.
+    is_whole: whether its checksums are known to be correct. Then an unexpected error does not mean damage: it is a bug
+    of treecdf, or somebody made the file by hand, and the message says so.
     """
     where = os.fspath(path)
     try:

@@ -1,4 +1,4 @@
-"""What a writer and a reader of model files agree on."""
+"""The format of model files, shared by writer and reader."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ _BYTES_OF_PIECE = 8  # bytes of the file for each further piece of an array
 
 
 def may_hold(size: int, sizes: Mapping[str, int]) -> bool:
-    """Whether a file of `size` bytes may hold entries of these names that have so many bytes when they are unpacked."""
+    """Whether a file of `size` bytes may contain entries with these uncompressed sizes, by name."""
     text = sizes.get("model.json", 0)
     return text <= size + _SMALL and sum(sizes.values()) <= _MOST_PACKED * size + _SMALL
 
 
 def most_items(size: int) -> int:
-    """Items of the JSON that a file of this size may have; each takes a few bytes there and a hundred in memory."""
+    """Most items of the JSON in a file of this size; each takes a few bytes there and a hundred in memory."""
     return _FEW_ITEMS + size // _BYTES_OF_ITEM
 
 
 def most_pieces(size: int) -> int:
-    """Pieces that a file of this size may have; each takes a hundred bytes in memory."""
+    """Most pieces in a file of this size; each takes a hundred bytes in memory."""
     return _FEW_ITEMS + size // _BYTES_OF_PIECE
 
 

@@ -1,4 +1,4 @@
-"""From the entries of a zip to JSON and arrays, and to values; nothing is believed before it is looked at."""
+"""From the entries of a zip to JSON and arrays, and to values; everything is checked before it is used."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _no_constant(name: str) -> None:
 
 
 def field_of(document: dict[str, FromFile], name: str, kind: type) -> FromFile:
-    """What the JSON has under a name, which must be a list or a dict as `kind` says."""
+    """The field of the JSON with this name, which must be a list or a dict as `kind` says."""
     expect(isinstance(document.get(name), kind), f"{name!r} in model.json")
     return document[name]
 

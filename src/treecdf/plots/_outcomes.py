@@ -21,7 +21,7 @@ Outcome: TypeAlias = int | str | None
 
 
 def choose(outcome: Outcome, distribution: ConditionalDistribution) -> int:
-    """Number of the outcome to show; with several the user has to say which."""
+    """Number of the outcome to show; with several outcomes the user has to name one."""
     n_outcomes = distribution.n_outcomes
     if outcome is None:
         if n_outcomes > 1:
@@ -37,13 +37,16 @@ def choose(outcome: Outcome, distribution: ConditionalDistribution) -> int:
 
 
 def one_outcome(distribution: ConditionalDistribution, outcome: Outcome) -> ConditionalDistribution:
-    """Distributions of one outcome: exact ones, or draws if the model has several."""
+    """The distributions of one outcome; of several outcomes its marginals."""
     j = choose(outcome, distribution)
     return distribution if distribution.n_outcomes == 1 else distribution.marginal(j)
 
 
 def values_of(one: ConditionalDistribution, tail: float) -> Array | None:
-    """The values (m,) that one outcome is recorded in, but for a share `tail` on each side; None if many, or none."""
+    """The values (m,) of an outcome on a grid, less a share `tail` of the probability on each side.
+
+    None if the outcome is on no grid, or if there are too many values.
+    """
     if not isinstance(one, RecordedDistribution):
         return None
     ends = one.icdf([tail, 1 - tail])

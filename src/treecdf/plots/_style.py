@@ -43,7 +43,7 @@ def axes(ax: Axes | None, size: tuple[float, float] = (6.0, 3.8)) -> tuple[Figur
 
 
 def lay_out(ax: Axes, values: Array | NDArray[np.datetime64] | list[str]) -> Array:
-    """Where values (m,) of a covariate are on the axis, (m,): numbers, dates, or names side by side."""
+    """Positions (m,) on the axis of values (m,) of a covariate: numbers, dates, or names side by side."""
     if isinstance(values, list):
         place = np.arange(len(values), dtype=np.float64)
         is_long = sum(map(len, values)) > _MOST_CHARACTERS

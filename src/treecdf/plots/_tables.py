@@ -1,4 +1,4 @@
-"""Covariates as arrays or frames: their columns, names and typical values, whatever they are kept in."""
+"""Covariates as arrays or frames: their columns, names and typical values, whatever the type of the table."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Column: TypeAlias = Any
 
 
 class Level(NamedTuple):
-    """A name in a column, a row that has it, and how many have."""
+    """A category of a column, a row that has it, and the number of rows that have it."""
 
     name: str
     row: int
@@ -37,10 +37,10 @@ class Level(NamedTuple):
 
 @dataclass(frozen=True)
 class Grid:
-    """Values that a column runs over: those to show, and those (k,) to put into the column.
+    """Values of a column along an axis: those to show, and those (k,) to put into the column.
 
-    Names may share a place: `place` (k,) says where each value is shown, `weight` (k,) how many rows have it, and
-    `members` which names stand in each place.
+    Categories may share a position: `place` (k,) is the position of each value, `weight` (k,) how many rows have it,
+    and `members` the categories at each position.
     """
 
     shown: Array | Dates | list[str]
@@ -50,7 +50,7 @@ class Grid:
     members: list[list[str]] = field(default_factory=list)
 
     def quantiles(self, distribution: ConditionalDistribution, levels: Array) -> Array:
-        """Quantiles (places, m) of the distributions of the values (k,); those that share a place are mixed."""
+        """Quantiles (places, m) of the distributions of the values (k,); those that share a position are mixed."""
         found = distribution.icdf(levels)
         if self.weight is None or len(self.shown) == len(self.column):
             return found
@@ -60,7 +60,7 @@ class Grid:
         return np.vstack([found[~together], _mixed_quantiles(distribution[together], share, levels)])
 
     def mean(self, values: Array) -> Array:
-        """Means (places, m) of numbers (k, m), weighted by the rows of those that share a place."""
+        """Means (places, m) of numbers (k, m), weighted by the rows of the values that share a position."""
         if self.weight is None:
             return values
         total = np.bincount(self.place, self.weight)
@@ -105,7 +105,7 @@ class Covariates:
         return np.asarray(self._columns[j], dtype=np.float64) if _is_number(self._columns[j]) else None
 
     def places(self, j: int, grid: Grid) -> Array | Dates:
-        """Where the rows are on the axis of column j: its numbers or dates, or the places of its names in the grid."""
+        """Positions of the rows on the axis of column j: its numbers or dates, or the positions of its categories."""
         numbers, dates = self.numbers(j), self._dates(j)
         if numbers is not None:
             return numbers
@@ -116,10 +116,10 @@ class Covariates:
         return np.array([place.get(name, np.nan) for name in names], dtype=np.float64)
 
     def grid(self, j: int, n_grid: int) -> Grid:
-        """Values that column j runs over.
+        """Values of column j along the axis.
 
-        Few numbers or dates, and names, are taken as they are; many numbers or dates are spaced equally over their
-        range. Of many names the most common stand alone, and the others together in the last place.
+        Few numbers or dates, and categories, are taken as they are; many numbers or dates are replaced by equally
+        spaced ones. Of many categories the most common have a position each, and the others share the last one.
         """
         numbers, dates = self.numbers(j), self._dates(j)
         if numbers is None and dates is None:
@@ -132,7 +132,7 @@ class Covariates:
         return Grid(known, known, np.arange(len(known)))
 
     def _grid_of_levels(self, j: int) -> Grid:
-        """The most common names of column j, each in a place of its own, and the others together."""
+        """The most common categories of column j with a position each, and the others at one position."""
         levels = self._levels(j)
         common = sorted(levels, key=lambda level: -level.n_rows)[:_MOST_LEVELS]
         alone = [level for level in levels if level in common]
@@ -154,7 +154,7 @@ class Covariates:
         return [column[rows] for column in self._columns]
 
     def typical(self, m: int, fixed: Mapping[int | str, float | str]) -> list[Column]:
-        """Columns of m equal rows: medians and commonest names, but for what is fixed."""
+        """Columns of m equal rows: medians and the commonest categories, except for columns with fixed values."""
         given = {self.find(name): value for name, value in fixed.items()}
         return [self._constant(j, m, given.get(j)) for j in range(len(self._columns))]
 
@@ -169,7 +169,7 @@ class Covariates:
         return table
 
     def _constant(self, j: int, m: int, value: float | str | None) -> Column:
-        """Column j of m equal rows: a given value, else the median or the commonest name."""
+        """Column j of m equal rows: a given value, else the median or the commonest category."""
         numbers, dates = self.numbers(j), self._dates(j)
         if numbers is not None:
             return np.full(m, np.nanmedian(numbers) if value is None else value, dtype=np.float64)
@@ -186,7 +186,7 @@ class Covariates:
         return self._columns[j][np.full(m, rows[0])]
 
     def _levels(self, j: int) -> list[Level]:
-        """Names in column j, missing values left out, in their order if they have one."""
+        """Categories of column j, missing values left out, in their order if they have one."""
         values = np.asarray(self._columns[j], dtype=object)
         rows = [i for i, value in enumerate(values) if value is not None and value == value]
         names, first, count = np.unique([str(values[i]) for i in rows], return_index=True, return_counts=True)

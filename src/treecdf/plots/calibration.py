@@ -23,15 +23,15 @@ _LEVELS = tuple(np.arange(1, 20) / 20)
 
 
 class PITDisplay:
-    """Histogram of the PIT, the CDF at the true outcomes: flat if the model is right.
+    """Histogram of the PIT (probability integral transform), the CDF at the true outcomes: flat if the model is right.
 
-    A U shape: distributions too narrow; a hump: too wide; a slope: shifted.
+    A U shape means that distributions are too narrow, a hump that they are too wide, a slope that they are shifted.
 
     Attributes
     ----------
     pit : (n,) array
-        CDF of each row at its true outcome. Of a value that has a probability, such as a count or an atom, it is a
-        number drawn between P(Y < y) and P(Y <= y), the randomised PIT.
+        CDF of each row at its true outcome. Where that value has a probability, such as a count or an atom, a number
+        drawn uniformly between P(Y < y) and P(Y <= y): the randomised PIT.
     edges, height : (bins + 1,) and (bins,) arrays
         Histogram; a perfect model's bars are 1 high on average.
     band : (low, high)
@@ -71,11 +71,43 @@ class PITDisplay:
         outcome: Outcome = None,
         ax: Axes | None = None,
     ) -> Self:
-        """From rows the model was not trained on; `outcome` says which, if there are several."""
+        """Compute the PIT of rows and draw it.
+
+        Parameters
+        ----------
+        model : TreeFlowRegressor, or Pipeline or search with one inside
+            The fitted model.
+        X : array or frame of shape (n, q)
+            Covariates of rows that the model was not trained on.
+        y : array, series or frame of shape (n,) or (n, d)
+            Their true outcomes.
+        n_bins : int, default None
+            Bins of the histogram. None: chosen by the number of rows.
+        outcome : int or str, default None
+            Which of several outcomes, by number or name.
+        ax : Axes, default None
+            Where to draw. None: a new figure.
+
+        Returns
+        -------
+        PITDisplay
+            The display, already drawn.
+        """
         return cls(_pit(model, X, y, outcome), n_bins).plot(ax)
 
     def plot(self, ax: Axes | None = None) -> Self:
-        """Draw on the given axes or on new ones."""
+        """Draw on the given axes or on a new figure.
+
+        Parameters
+        ----------
+        ax : Axes, default None
+            Where to draw. None: a new figure.
+
+        Returns
+        -------
+        PITDisplay
+            The display itself; `figure_` and `ax_` are what was drawn on.
+        """
         self.figure_, self.ax_ = axes(ax, (5.4, 3.4))
         width = np.diff(self.edges)
         self.ax_.bar(self.edges[:-1], self.height, width, align="edge", color=paler(BLUE, 0.6), edgecolor="white")
@@ -89,15 +121,16 @@ class PITDisplay:
 
 
 class CalibrationDisplay:
-    """Share of the true outcomes inside central intervals, against what the intervals promise.
+    """Coverage of central intervals: the share of true outcomes inside, against the level.
 
-    Of counts, grades and atoms, intervals between whole values would hold more than they promise; a value at an end is
-    inside as often as its randomised PIT is (see `PITDisplay`), so that a perfect model is on the diagonal.
+    For counts, grades and atoms, intervals between values of the outcome would cover more than their level; a true
+    outcome at the end of an interval counts as inside as often as its randomised PIT is (see `PITDisplay`), so that a
+    perfect model is on the diagonal.
 
     Attributes
     ----------
     levels, coverage : (m,) arrays
-        Promised and found share.
+        Levels, and the share of outcomes inside.
     low, high : (m,) arrays
         95 % of perfect models have a coverage between these, level by level.
 
@@ -131,11 +164,43 @@ class CalibrationDisplay:
         outcome: Outcome = None,
         ax: Axes | None = None,
     ) -> Self:
-        """From rows the model was not trained on; `outcome` says which, if there are several."""
+        """Compute the coverage of central intervals and draw it.
+
+        Parameters
+        ----------
+        model : TreeFlowRegressor, or Pipeline or search with one inside
+            The fitted model.
+        X : array or frame of shape (n, q)
+            Covariates of rows that the model was not trained on.
+        y : array, series or frame of shape (n,) or (n, d)
+            Their true outcomes.
+        levels : sequence of float
+            Levels of the intervals, between 0 and 1.
+        outcome : int or str, default None
+            Which of several outcomes, by number or name.
+        ax : Axes, default None
+            Where to draw. None: a new figure.
+
+        Returns
+        -------
+        CalibrationDisplay
+            The display, already drawn.
+        """
         return cls(_pit(model, X, y, outcome), levels).plot(ax)
 
     def plot(self, ax: Axes | None = None) -> Self:
-        """Draw on the given axes or on new ones."""
+        """Draw on the given axes or on a new figure.
+
+        Parameters
+        ----------
+        ax : Axes, default None
+            Where to draw. None: a new figure.
+
+        Returns
+        -------
+        CalibrationDisplay
+            The display itself; `figure_` and `ax_` are what was drawn on.
+        """
         self.figure_, self.ax_ = axes(ax, (4.6, 4.4))
         ends = np.concatenate([[0.0], self.levels, [1.0]])
         low, high = np.concatenate([[0.0], self.low, [1.0]]), np.concatenate([[0.0], self.high, [1.0]])
@@ -151,10 +216,10 @@ class CalibrationDisplay:
 
 
 def _pit(model: Model, X: ArrayLike, y: ArrayLike, outcome: Outcome) -> Array:
-    """CDF (n,) of each row at its true outcome.
+    """PIT (n,) of each row: the CDF at its true outcome.
 
-    A value that has a probability is a step of the CDF, and a place in the step is drawn at random: else the PIT of a
-    perfect model would not be uniform.
+    Where the outcome has a probability the CDF has a step, and a place in the step is drawn at random; otherwise the
+    PIT of a perfect model would not be uniform.
     """
     distribution = predict_distribution(model, X)
     values = truth(y, outcome, distribution)

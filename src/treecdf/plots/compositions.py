@@ -22,12 +22,12 @@ _BESIDE: dict[str, Any] = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5), "
 
 
 class AbundanceDisplay:
-    """Mean abundances of the most abundant taxa, stacked, while one covariate runs over a grid, the others held.
+    """Stacked mean abundances of the most abundant taxa along one covariate; the other covariates are held fixed.
 
     Attributes
     ----------
     values : (m,) array, or list of names
-        Of the covariate.
+        Values of the covariate.
     taxa : list of str
         The taxa shown, the most abundant first, and "others".
     abundance : (m, len(taxa)) array
@@ -61,10 +61,33 @@ class AbundanceDisplay:
         random_state: Any = 0,
         ax: Axes | None = None,
     ) -> Self:
-        """From a fitted model and rows X that say over what range the feature runs.
+        """Compute mean abundances along a covariate and draw them.
 
-        The other covariates are held at their medians (commonest values of names) in X, or at what `at` says. The
-        n_taxa most abundant taxa of the training rows have a colour each, the others share one.
+        Parameters
+        ----------
+        model : CompositionalFlow
+            The fitted model.
+        X : array or frame of shape (n, q)
+            Rows that give the range of the covariate and typical values of the others.
+        feature : int or str
+            The covariate on the x-axis, by number or name.
+        at : dict, default None
+            Values at which other covariates are held, by name or number. None: medians, and the commonest category.
+        n_taxa : int, default 8
+            Taxa with a colour of their own, the most abundant in training; all others share one.
+        n_grid : int, default 12
+            Values of the covariate.
+        n_draws : int, default 200
+            Draws at each value.
+        random_state : int, Generator, RandomState or None, default 0
+            Seed of the draws.
+        ax : Axes, default None
+            Where to draw. None: a new figure.
+
+        Returns
+        -------
+        AbundanceDisplay
+            The display, already drawn.
         """
         check_setting("n_taxa", n_taxa, is_int(n_taxa) and n_taxa >= 1, "an integer of at least 1")
         covariates = Covariates(model, X)
@@ -79,7 +102,18 @@ class AbundanceDisplay:
         return cls(grid.shown, [*(names[k] for k in shown), "others"], abundance, covariates.names[j]).plot(ax)
 
     def plot(self, ax: Axes | None = None) -> Self:
-        """Draw on the given axes or on new ones."""
+        """Draw on the given axes or on a new figure.
+
+        Parameters
+        ----------
+        ax : Axes, default None
+            Where to draw. None: a new figure.
+
+        Returns
+        -------
+        AbundanceDisplay
+            The display itself; `figure_` and `ax_` are what was drawn on.
+        """
         self.figure_, self.ax_ = axes(ax, (7.0, 3.8))
         place = lay_out(self.ax_, self.values)
         width = 0.9 * (float(np.diff(place).min()) if len(place) > 1 else 1.0)
@@ -96,16 +130,16 @@ class AbundanceDisplay:
 
 
 class PrevalenceDisplay:
-    """The probability that taxa are present, while one covariate runs over a grid, the others held.
+    """The probability that taxa are present along one covariate; the other covariates are held fixed.
 
     Attributes
     ----------
     values : (m,) array, or list of names
-        Of the covariate.
+        Values of the covariate.
     taxa : list of str
         The taxa shown.
     prevalence : (m, len(taxa)) array
-        Probabilities; of counts that a taxon has at least one read.
+        Probabilities of presence; for counts, of at least one read.
 
     Examples
     --------
@@ -136,10 +170,35 @@ class PrevalenceDisplay:
         random_state: Any = 0,
         ax: Axes | None = None,
     ) -> Self:
-        """From a fitted model and rows X that say over what range the feature runs.
+        """Compute probabilities of presence along a covariate and draw them.
 
-        `taxa` are names or numbers of columns; None: the eight whose presence depends most on the feature. `depth` is
-        that of all samples, of a model of counts; None: depths like those of the training rows.
+        Parameters
+        ----------
+        model : CompositionalFlow
+            The fitted model.
+        X : array or frame of shape (n, q)
+            Rows that give the range of the covariate and typical values of the others.
+        feature : int or str
+            The covariate on the x-axis, by number or name.
+        taxa : list of int or str, default None
+            Taxa to show, by number or name. None: the eight whose presence depends most on the covariate.
+        at : dict, default None
+            Values at which other covariates are held, by name or number. None: medians, and the commonest category.
+        depth : int, default None
+            For models of counts: reads per sample. None: depths like those of the training samples.
+        n_grid : int, default 40
+            Values of the covariate.
+        n_draws : int, default 200
+            Drawn presences that the probabilities are means over.
+        random_state : int, Generator, RandomState or None, default 0
+            Seed of these draws.
+        ax : Axes, default None
+            Where to draw. None: a new figure.
+
+        Returns
+        -------
+        PrevalenceDisplay
+            The display, already drawn.
         """
         covariates = Covariates(model, X)
         j = covariates.find(feature)
@@ -150,7 +209,18 @@ class PrevalenceDisplay:
         return cls(grid.shown, [names[k] for k in chosen], present[:, chosen], covariates.names[j]).plot(ax)
 
     def plot(self, ax: Axes | None = None) -> Self:
-        """Draw on the given axes or on new ones."""
+        """Draw on the given axes or on a new figure.
+
+        Parameters
+        ----------
+        ax : Axes, default None
+            Where to draw. None: a new figure.
+
+        Returns
+        -------
+        PrevalenceDisplay
+            The display itself; `figure_` and `ax_` are what was drawn on.
+        """
         self.figure_, self.ax_ = axes(ax, (7.0, 3.8))
         place = lay_out(self.ax_, self.values)
         style = "o" if isinstance(self.values, list) else "-"
@@ -178,7 +248,7 @@ def _names(model: CompositionalFlow) -> list[str]:
 
 
 def _find(taxa: Sequence[int | str], names: list[str]) -> list[int]:
-    """Numbers of taxa that are named or numbered."""
+    """Numbers of the taxa that are given by name or number."""
     found = []
     for taxon in taxa:
         if isinstance(taxon, str) and taxon in names:
@@ -191,5 +261,5 @@ def _find(taxa: Sequence[int | str], names: list[str]) -> list[int]:
 
 
 def _shades(n: int) -> list[Any]:
-    """n colours for stacked bars, next to one another easy to tell apart."""
+    """n colours for stacked bars; neighbouring ones are easy to tell apart."""
     return colours(n) if n <= 6 else list(pyplot().get_cmap("tab20")([k % 20 for k in range(n)]))

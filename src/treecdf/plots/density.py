@@ -88,12 +88,32 @@ class ConditionalDensityDisplay:
         hdr: float | None = None,
         ax: Axes | None = None,
     ) -> Self:
-        """From a fitted model and the rows X to show: one of two outcomes, else at most eight.
+        """Compute densities at some rows and draw them.
 
-        y: true outcomes to show. One outcome: of each row of X, marked on its curve; two: any number of points.
-        hdr: shade the region of highest density with this probability, such as 0.9, under each curve; the map of two
-        outcomes always has the contours of the regions that hold 50 and 90 %.
-        outcome: of several, show this one alone (its density is then from draws).
+        Parameters
+        ----------
+        model : TreeFlowRegressor, or Pipeline or search with one inside
+            The fitted model.
+        X : array or frame of shape (n, q)
+            The rows to show: a single one for the joint density of two outcomes, else at most eight.
+        y : array, series or frame, default None
+            True outcomes to mark: for one outcome that of each row, for two outcomes any number of points.
+        labels : list of str, default None
+            Labels of the rows.
+        n_grid : int, default None
+            Points of the curves, or of each axis of the map.
+        outcome : int or str, default None
+            Show only this one of several outcomes, by number or name; its density is then computed from draws.
+        hdr : float, default None
+            Shade the highest-density region with this probability, such as 0.9, under each curve. The map of two
+            outcomes always has the contours of the 50 % and 90 % regions.
+        ax : Axes, default None
+            Where to draw. None: a new figure.
+
+        Returns
+        -------
+        ConditionalDensityDisplay
+            The display, already drawn.
         """
         distribution = predict_distribution(model, X)
         d, names = distribution.n_outcomes, outcome_names(model, y, distribution.n_outcomes)
@@ -120,7 +140,18 @@ class ConditionalDensityDisplay:
         return display.plot(ax)
 
     def plot(self, ax: Axes | None = None) -> Self:
-        """Draw on the given axes or on new ones."""
+        """Draw on the given axes or on a new figure.
+
+        Parameters
+        ----------
+        ax : Axes, default None
+            Where to draw. None: a new figure.
+
+        Returns
+        -------
+        ConditionalDensityDisplay
+            The display itself; `figure_` and `ax_` are what was drawn on.
+        """
         if self.is_discrete:
             self._plot_bars(ax)
         elif len(self.y_grid) == 1:
@@ -148,7 +179,7 @@ class ConditionalDensityDisplay:
         self._add_legend()
 
     def _add_legend(self) -> None:
-        """A legend above all that is drawn: it is too wide for a place beside."""
+        """Add a legend above the curves: it is too wide for a place beside them."""
         if self.points is not None:
             self.ax_.plot([], [], "o", color=GREY, markersize=8, label="true outcome")
         n_lines = len(self.labels) + (self.points is not None)
@@ -193,7 +224,7 @@ class ConditionalDensityDisplay:
 
 
 def _ends(y: Array, seen: Bools, points: Array | None = None) -> tuple[float, float]:
-    """First and last value that is seen, or is a point."""
+    """First and last of the values that are visible or are points."""
     shown = np.concatenate([y[seen], [] if points is None else points])
     return float(shown.min()), float(shown.max())
 
@@ -207,7 +238,7 @@ def _labels(labels: Sequence[str] | None, n: int) -> list[str]:
 
 
 def _bars(distribution: ConditionalDistribution) -> tuple[tuple[Array, ...], Array] | None:
-    """Values (m,) of an outcome on a grid and their probabilities (rows, m); None if it has none, or too many."""
+    """Values (m,) of an outcome on a grid and their probabilities (rows, m); None without a grid or if too many."""
     y = values_of(distribution, _TAIL)
     if y is None:
         return None
@@ -227,9 +258,10 @@ def _with_support(labels: list[str], distribution: ConditionalDistribution) -> l
 
 
 def _curves(distribution: ConditionalDistribution, n_grid: int) -> tuple[tuple[Array, ...], Array]:
-    """Densities (rows, m) on one grid; quantiles are among its points, so that no peak falls between them.
+    """Densities (rows, m) on one grid, which contains quantiles of every row so that no peak is missed.
 
-    They are exact, but for continuous outcomes the mean over a narrow window: trees make steps that mean nothing.
+    They are exact, except that for continuous outcomes they are means over narrow windows, which smooths the steps of
+    trees.
     """
     levels = np.concatenate([[_TAIL, 1 - _TAIL], expit(np.linspace(-14, 14, 141))])
     quantiles = distribution.icdf(levels)
@@ -251,7 +283,7 @@ def _curves(distribution: ConditionalDistribution, n_grid: int) -> tuple[tuple[A
 
 
 def _half_window(y: Array, levels: Array, quantiles: Array) -> Array:
-    """Half the widths (m,) of windows around y (m,) that hold little probability and are narrow, by quantiles (k,)."""
+    """Half the widths (m,) of narrow windows around y (m,) that hold little probability, by quantiles (k,)."""
     level = np.interp(y, quantiles, levels)
     around = np.interp(level + _IN_WINDOW / 2, levels, quantiles) - np.interp(level - _IN_WINDOW / 2, levels, quantiles)
     widest = _WIDEST_WINDOW * np.diff(np.interp([0.05, 0.95], levels, quantiles))[0]

@@ -83,10 +83,37 @@ class CovariateEffectDisplay:
         random_state: Seed = 0,
         ax: Axes | None = None,
     ) -> Self:
-        """From a fitted model and rows X, of which at most `max_rows` are taken at random.
+        """Compute mean distributions along a covariate and draw them.
 
-        kind: "density", a map, or "quantiles", curves at the `levels`. outcome: which one, if there are several
-        (from draws then).
+        Parameters
+        ----------
+        model : TreeFlowRegressor, or Pipeline or search with one inside
+            The fitted model.
+        X : array or frame of shape (n, q)
+            Rows to average over; they also give the range of the covariate.
+        feature : int or str
+            The covariate on the x-axis, by number or name.
+        kind : {"density", "quantiles"}, default "density"
+            A map of the mean density, or curves of quantiles.
+        levels : sequence of float
+            Levels of the quantiles.
+        max_rows : int, default 100
+            Rows to average over at most, drawn at random.
+        n_grid : int, default 24
+            Values of the covariate.
+        n_cells : int, default 80
+            Cells of the outcome.
+        outcome : int or str, default None
+            Which of several outcomes, by number or name; its distribution is then computed from draws.
+        random_state : int, Generator, RandomState or None, default 0
+            Seed of the rows and draws.
+        ax : Axes, default None
+            Where to draw. None: a new figure.
+
+        Returns
+        -------
+        CovariateEffectDisplay
+            The display, already drawn.
         """
         check_setting("kind", kind, kind in _KINDS, "'density' or 'quantiles'")
         covariates = Covariates(model, X)
@@ -108,7 +135,18 @@ class CovariateEffectDisplay:
         return cls(grid.shown, edges, grid.mean(cdf), names, points).plot(ax, kind=kind, levels=levels)
 
     def quantiles(self, levels: Sequence[float] = _LEVELS) -> Array:
-        """Quantiles (levels, m) of the mean distributions, between the edges by linear interpolation, or values."""
+        """Quantiles of the mean distributions.
+
+        Parameters
+        ----------
+        levels : sequence of float
+            Levels between 0.01 and 0.99.
+
+        Returns
+        -------
+        array of shape (levels, m)
+            By linear interpolation between the edges; for outcomes of few values these values.
+        """
         for level in levels:
             check_setting("levels", level, 0.01 <= level <= 0.99, "between 0.01 and 0.99")
         if self.points is not None:
@@ -118,7 +156,22 @@ class CovariateEffectDisplay:
         return np.column_stack([np.interp(levels, row, self.y_edges) for row in self.cdf])
 
     def plot(self, ax: Axes | None = None, *, kind: str = "density", levels: Sequence[float] = _LEVELS) -> Self:
-        """Draw on the given axes or on new ones."""
+        """Draw on the given axes or on a new figure.
+
+        Parameters
+        ----------
+        ax : Axes, default None
+            Where to draw. None: a new figure.
+        kind : {"density", "quantiles"}, default "density"
+            A map of the mean density, or curves of quantiles.
+        levels : sequence of float
+            Levels of the quantiles.
+
+        Returns
+        -------
+        CovariateEffectDisplay
+            The display itself; `figure_` and `ax_` are what was drawn on.
+        """
         check_setting("kind", kind, kind in _KINDS, "'density' or 'quantiles'")
         self.figure_, self.ax_ = axes(ax)
         place = lay_out(self.ax_, self.values)
@@ -160,7 +213,7 @@ class CovariateEffectDisplay:
 
 
 def _mean_cdf(distribution: ConditionalDistribution, m: int, n_cells: int, outcome: int) -> tuple[Array, Array]:
-    """Edges of cells, and the mean over rows of the exact CDFs there, for m values with equally many rows each."""
+    """Edges of cells, and means over rows of the exact CDFs there, for m values with equally many rows each."""
     n = len(distribution) // m
     some = np.concatenate([k * n + np.arange(min(n, _N_RANGE_ROWS)) for k in range(m)])
     ends = distribution[some].icdf([_TAIL, 1 - _TAIL])
@@ -170,7 +223,7 @@ def _mean_cdf(distribution: ConditionalDistribution, m: int, n_cells: int, outco
 
 
 def _mean_cdf_of_values(distribution: ConditionalDistribution, m: int, points: Array) -> tuple[Array, Array]:
-    """The same of an outcome that is recorded in few values (k,): a cell is around each."""
+    """What `_mean_cdf` returns, for an outcome of few values (k,): with a cell around each."""
     middle = (points[1:] + points[:-1]) / 2
     first, last = (2 * points[0] - middle[0], 2 * points[-1] - middle[-1]) if len(middle) else points[0] + [-0.5, 0.5]
     edges = np.concatenate([[first], middle, [last]])
@@ -181,7 +234,7 @@ def _mean_cdf_of_values(distribution: ConditionalDistribution, m: int, points: A
 def _mean_cdf_of_draws(
     distribution: ConditionalDistribution, m: int, n_cells: int, outcome: int
 ) -> tuple[Array, Array]:
-    """The same of one outcome of several, from draws."""
+    """What `_mean_cdf` returns, for one of several outcomes, from draws."""
     draws = np.sort(distribution.sample(_N_DRAWS, random_state=0)[..., outcome].reshape(m, -1), axis=1)
     low, high = np.quantile(draws, [_TAIL, 1 - _TAIL])
     edges = np.linspace(low, high, min(n_cells, 40) + 1)

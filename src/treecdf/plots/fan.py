@@ -26,22 +26,23 @@ _SIDES = np.array([[-1.0], [1.0]])  # of an interval
 
 
 class FanChartDisplay:
-    """Bands that hold shares of y, and its median, while one covariate runs over a grid, the others held.
+    """Bands of an outcome and its median along one covariate; the other covariates are held fixed.
 
-    Bands are central intervals, or regions of highest density: an interval across an empty valley between modes shows
-    outcomes as likely that never come, and its median may be one of them.
+    Bands are central intervals or highest-density regions. Between two modes a central interval includes values that
+    are not likely at all, and the median may be one of them; the regions leave such values out.
 
     Attributes
     ----------
     values : (m,) array, or list of names
-        Of the covariate; of more than 20 names the most common, and the others together.
+        Values of the covariate; of more than 20 names the most common, and the others together.
     levels : (k,) array
         Probabilities of the bands, smallest first.
     lower, upper : (k, m) arrays
         Ends of the intervals, or outer ends of the regions.
     median : (m,) array
+        Medians.
     regions : None, or k lists of m lists of pairs
-        Intervals of the regions of highest density, if these are shown; several where there are several modes.
+        Intervals of the highest-density regions, if these are shown; several where there are several modes.
 
     Examples
     --------
@@ -85,11 +86,35 @@ class FanChartDisplay:
         outcome: Outcome = None,
         ax: Axes | None = None,
     ) -> Self:
-        """From a fitted model and rows X that say over what range the feature runs.
+        """Compute bands along a covariate and draw them.
 
-        The other covariates are held at their medians (commonest values of names) in X, or at what `at` says, such
-        as {"age": 30}. With y the rows are drawn as points; `outcome` says which, if there are several. `region` is
-        "central" for intervals with as much probability below as above, "hdr" for regions of highest density.
+        Parameters
+        ----------
+        model : TreeFlowRegressor, or Pipeline or search with one inside
+            The fitted model.
+        X : array or frame of shape (n, q)
+            Rows that give the range of the covariate and typical values of the others.
+        feature : int or str
+            The covariate on the x-axis, by number or name.
+        y : array, series or frame, default None
+            Outcomes of the rows, drawn as points.
+        at : dict, default None
+            Values at which other covariates are held, by name or number. None: medians, and the commonest category.
+        levels : sequence of float
+            Probabilities of the bands.
+        region : {"central", "hdr"}, default "central"
+            Central intervals, with as much probability below as above, or highest-density regions.
+        n_grid : int, default 80
+            Values of the covariate.
+        outcome : int or str, default None
+            Which of several outcomes, by number or name.
+        ax : Axes, default None
+            Where to draw. None: a new figure.
+
+        Returns
+        -------
+        FanChartDisplay
+            The display, already drawn.
         """
         check_setting("region", region, region in ("central", "hdr"), "'central' or 'hdr'")
         level = np.sort(np.asarray(levels, dtype=np.float64))
@@ -119,14 +144,25 @@ class FanChartDisplay:
         return display.plot(ax)
 
     def _show_regions(self, quantiles: Array) -> None:
-        """Show regions of highest density, from quantiles (m, cells + 1), in place of central intervals."""
+        """Show highest-density regions, from quantiles (m, cells + 1), in place of central intervals."""
         cells = levels_of_cells(quantiles.shape[1] - 1)
         self.regions = [[densest_cells(own, cells, level)[0] for own in quantiles] for level in self.levels]
         self.lower = np.array([[own[0][0] for own in regions] for regions in self.regions])
         self.upper = np.array([[own[-1][1] for own in regions] for regions in self.regions])
 
     def plot(self, ax: Axes | None = None) -> Self:
-        """Draw on the given axes or on new ones."""
+        """Draw on the given axes or on a new figure.
+
+        Parameters
+        ----------
+        ax : Axes, default None
+            Where to draw. None: a new figure.
+
+        Returns
+        -------
+        FanChartDisplay
+            The display itself; `figure_` and `ax_` are what was drawn on.
+        """
         self.figure_, self.ax_ = axes(ax)
         place = lay_out(self.ax_, self.values)
         if self.points is not None:
@@ -167,7 +203,10 @@ class FanChartDisplay:
         self.ax_.set_xlim(-0.6, len(place) - 0.4)
 
     def _draw_regions(self, place: Array, regions: list[list[Intervals]]) -> None:
-        """A rectangle for each interval, as wide as its share of the axis; no median, which may be where no row is."""
+        """Draw a rectangle for each interval, as wide as its share of the axis.
+
+        No median is drawn: it may lie between modes.
+        """
         names = isinstance(self.values, list)
         middles = (place[1:] + place[:-1]) / 2
         edges = np.concatenate([place[:1], middles, place[-1:]])

@@ -1,4 +1,4 @@
-"""How the training went."""
+"""The training history of a model."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class WithHistory(Protocol):
-    """A fitted model that remembers its training."""
+    """A fitted model with a training history."""
 
     history_: Mapping[str, Array | Ints]
 
@@ -25,17 +25,17 @@ class WithHistory(Protocol):
 class HistoryDisplay:
     """Mean log-likelihood of training and validation rows after every tree.
 
-    A stage ends a few trees after its best one; those trees are dropped (pale) and the next stage goes on from the
-    best.
+    A stage ends a few trees after its best one; the trees after the best are dropped (drawn pale), and the next stage
+    starts from the best one.
 
     Attributes
     ----------
     member, stage, train, validation, kept : (trees,) arrays
         As in the model's `history_`.
     n_trees : (trees,) array
-        Trees in the member's flow at that time, those dropped before not counted.
+        Number of trees of the member at that time, without those dropped before.
     best : dict of int
-        For each member that kept trees, the place in these arrays of its last tree kept.
+        For each member that kept trees, the index in these arrays of its last tree kept.
 
     Examples
     --------
@@ -62,14 +62,38 @@ class HistoryDisplay:
 
     @classmethod
     def from_estimator(cls, model: WithHistory, *, ax: Axes | None = None) -> Self:
-        """From a fitted model."""
+        """Draw the training history of a fitted model.
+
+        Parameters
+        ----------
+        model : TreeFlowRegressor
+            The fitted model; without any tree there is nothing to draw, and a ValueError says so.
+        ax : Axes, default None
+            Where to draw. None: a new figure.
+
+        Returns
+        -------
+        HistoryDisplay
+            The display, already drawn.
+        """
         check_is_fitted(model)
         if not len(model.history_["member"]):
             raise ValueError("The model has grown no trees: there is no history to draw.")
         return cls(model.history_).plot(ax)
 
     def plot(self, ax: Axes | None = None) -> Self:
-        """Draw on the given axes or on new ones."""
+        """Draw on the given axes or on a new figure.
+
+        Parameters
+        ----------
+        ax : Axes, default None
+            Where to draw. None: a new figure.
+
+        Returns
+        -------
+        HistoryDisplay
+            The display itself; `figure_` and `ax_` are what was drawn on.
+        """
         self.figure_, self.ax_ = axes(ax, (6.4, 3.8))
         members = np.unique(self.member)
         for member, colour in zip(members, colours(len(members)), strict=True):
@@ -125,6 +149,6 @@ class HistoryDisplay:
         )
 
     def _stages(self, member: int) -> list[Ints]:
-        """Places of the member's trees, stage by stage."""
+        """Indices of the member's trees, stage by stage."""
         own = np.flatnonzero(self.member == member)
         return [own[self.stage[own] == stage] for stage in np.unique(self.stage[own])]

@@ -1,4 +1,4 @@
-"""Which covariates matter."""
+"""Importances of the covariates."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class WithImportances(Protocol):
-    """A fitted model that knows which covariates matter."""
+    """A fitted model with importances of its covariates."""
 
     @property
     def feature_importances_(self) -> Array:
@@ -51,13 +51,41 @@ class ImportanceDisplay:
 
     @classmethod
     def from_estimator(cls, model: WithImportances, *, max_features: int = 20, ax: Axes | None = None) -> Self:
-        """From a fitted model; at most so many bars are drawn."""
+        """Draw the importances of a fitted model.
+
+        Parameters
+        ----------
+        model : TreeFlowRegressor
+            The fitted model.
+        max_features : int, default 20
+            Bars to draw at most, the largest importances.
+        ax : Axes, default None
+            Where to draw. None: a new figure.
+
+        Returns
+        -------
+        ImportanceDisplay
+            The display, already drawn.
+        """
         check_is_fitted(model)
         importances = model.feature_importances_
         return cls(importances, feature_names(model, None, len(importances))).plot(ax, max_features=max_features)
 
     def plot(self, ax: Axes | None = None, *, max_features: int = 20) -> Self:
-        """Draw on the given axes or on new ones."""
+        """Draw on the given axes or on a new figure.
+
+        Parameters
+        ----------
+        ax : Axes, default None
+            Where to draw. None: a new figure.
+        max_features : int, default 20
+            Bars to draw at most, the largest importances.
+
+        Returns
+        -------
+        ImportanceDisplay
+            The display itself; `figure_` and `ax_` are what was drawn on.
+        """
         shown = self.importances[:max_features]
         self.figure_, self.ax_ = axes(ax, (5.4, 0.9 + 0.32 * len(shown)))
         bars = self.ax_.barh(self.names[:max_features], shown, color=BLUE, height=0.7)

@@ -1,4 +1,4 @@
-"""Prediction intervals against the truth."""
+"""Prediction intervals compared with true outcomes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ORDERS = ("median", "truth")
 
 
 class IntervalDisplay:
-    """Central prediction intervals and true outcomes of rows in order, hits and misses apart.
+    """Central prediction intervals and true outcomes of rows, those inside and outside in two colours.
 
     Attributes
     ----------
@@ -29,7 +29,7 @@ class IntervalDisplay:
     hit : (n,) array of bool
         Whether the true outcome is inside the interval.
     level : float
-        Probability the intervals promise.
+        Level of the intervals.
 
     Examples
     --------
@@ -59,7 +59,32 @@ class IntervalDisplay:
         outcome: Outcome = None,
         ax: Axes | None = None,
     ) -> Self:
-        """From rows the model was not trained on; `outcome` says which, if there are several."""
+        """Compute intervals of rows and draw them with the true outcomes.
+
+        Parameters
+        ----------
+        model : TreeFlowRegressor, or Pipeline or search with one inside
+            The fitted model.
+        X : array or frame of shape (n, q)
+            Covariates of rows that the model was not trained on.
+        y : array, series or frame of shape (n,) or (n, d)
+            Their true outcomes.
+        level : float, default 0.9
+            Probability inside the intervals.
+        sort_by : {"median", "truth"}, default "median"
+            Order of the rows on the x-axis.
+        max_rows : int, default 150
+            Rows to draw at most, evenly chosen in this order.
+        outcome : int or str, default None
+            Which of several outcomes, by number or name.
+        ax : Axes, default None
+            Where to draw. None: a new figure.
+
+        Returns
+        -------
+        IntervalDisplay
+            The display, already drawn.
+        """
         check_setting("sort_by", sort_by, sort_by in _ORDERS, "'median' or 'truth'")
         check_setting("level", level, 0 < level < 1, "between 0 and 1")
         distribution = predict_distribution(model, X)
@@ -69,7 +94,22 @@ class IntervalDisplay:
         return cls(lower, median, upper, values, level, name).plot(ax, sort_by=sort_by, max_rows=max_rows)
 
     def plot(self, ax: Axes | None = None, *, sort_by: str = "median", max_rows: int = 150) -> Self:
-        """Draw on the given axes or on new ones; of more than max_rows rows, every so many-th in order."""
+        """Draw on the given axes or on a new figure.
+
+        Parameters
+        ----------
+        ax : Axes, default None
+            Where to draw. None: a new figure.
+        sort_by : {"median", "truth"}, default "median"
+            Order of the rows on the x-axis.
+        max_rows : int, default 150
+            Rows to draw at most, evenly chosen in this order.
+
+        Returns
+        -------
+        IntervalDisplay
+            The display itself; `figure_` and `ax_` are what was drawn on.
+        """
         check_setting("sort_by", sort_by, sort_by in _ORDERS, "'median' or 'truth'")
         self.figure_, self.ax_ = axes(ax, (7.0, 3.8))
         order = np.argsort(self.median if sort_by == "median" else self.truth, kind="stable")

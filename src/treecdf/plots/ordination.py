@@ -47,7 +47,26 @@ class OrdinationDisplay:
     def from_estimator(
         cls, model: CompositionalFlow, X: ArrayLike, Y: Any, *, random_state: Any = 0, ax: Axes | None = None
     ) -> Self:
-        """From a fitted model and samples Y at X; one is drawn at each row, of counts at its depth."""
+        """Draw a sample at each row and compute principal coordinates of real and drawn samples.
+
+        Parameters
+        ----------
+        model : CompositionalFlow
+            The fitted model.
+        X : array or frame of shape (n, q)
+            Covariates.
+        Y : array, frame, sparse matrix or BIOM table of shape (n, taxa)
+            Real samples; for models of counts the draws have their depths.
+        random_state : int, Generator, RandomState or None, default 0
+            Seed of the draws.
+        ax : Axes, default None
+            Where to draw. None: a new figure.
+
+        Returns
+        -------
+        OrdinationDisplay
+            The display, already drawn.
+        """
         given = read_compositions(Y, model.normalize, model.n_taxa_, getattr(model, "taxa_", None), model.counts)
         check_samples(X, given.samples)
         drawn = model.sample(X, 1, random_state, depth=given.total if model.counts else None)
@@ -55,7 +74,18 @@ class OrdinationDisplay:
         return cls(points[: len(given.y)], points[len(given.y) :], share).plot(ax)
 
     def plot(self, ax: Axes | None = None) -> Self:
-        """Draw on the given axes or on new ones."""
+        """Draw on the given axes or on a new figure.
+
+        Parameters
+        ----------
+        ax : Axes, default None
+            Where to draw. None: a new figure.
+
+        Returns
+        -------
+        OrdinationDisplay
+            The display itself; `figure_` and `ax_` are what was drawn on.
+        """
         self.figure_, self.ax_ = axes(ax, (5.0, 4.2))
         for points, colour, label in ((self.real, BLUE, "real"), (self.drawn, VERMILION, "drawn")):
             self.ax_.scatter(points[:, 0], points[:, 1], s=12, color=colour, alpha=0.6, linewidths=0, label=label)

@@ -1,4 +1,4 @@
-"""What is asked of distributions, as arrays whose last axis are the d outcomes."""
+"""Answers computed from distributions, as arrays whose last axis is the d outcomes."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def read_levels(given: Any, limits: Limits) -> Array:
 
 
 def read_level(given: Any, where: str = "level") -> float:
-    """A probability between 0 and 1, both left out."""
+    """A probability strictly between 0 and 1."""
     level = read_number(given, where)
     if not 0 < level < 1:
         raise Refusal(f"{where}: expected a number between 0 and 1; got {shown(given)}")
@@ -80,11 +80,11 @@ def read_draws(given: Any, limits: Limits) -> int:
 
 
 def read_seed(given: Any) -> int | None:
-    """The seed of the draws; None: others every time."""
+    """The seed of the draws; None: different draws every time."""
     return None if given is None else read_whole(given, "seed", 0, _LARGEST_SEED)
 
 
 def check_size(limits: Limits, n_values: int) -> None:
-    """Refuse an answer of too many numbers before it is worked out."""
+    """Refuse an answer of too many numbers before it is computed."""
     if n_values > limits.values:
         raise Refusal(f"the answer would hold {n_values} numbers, and at most {limits.values} are allowed", 413)

@@ -1,4 +1,4 @@
-"""The routes of a server, as an ASGI application: bodies are read with limits, answers are worked out in threads."""
+"""The routes of a server, as an ASGI application: bodies are read with limits, answers are computed in threads."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ _STATUSES = {404: "there is nothing at this address", 405: "this address does no
 
 
 class Application:
-    """A model behind HTTP. `asgi` is the ASGI application; `is_stopping` makes it say goodbye.
+    """A model behind HTTP. `asgi` is the ASGI application; `is_stopping` makes it prepare for the end.
 
-    While it is stopping it answers as before, tells those who ask that it is not ready, and ends connections after
-    their answers, so that clients take their next request elsewhere.
+    While it is stopping it answers as before, reports that it is not ready, and closes connections after their answers,
+    so that clients send their next request elsewhere.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Application:
 
     @contextlib.asynccontextmanager
     async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:
-        """Try the model out beside the first requests; let the last answers be worked out in the end."""
+        """Try the model at the start, beside the first requests; finish the last answers at the end."""
         trying = asyncio.get_running_loop().run_in_executor(self._threads, self._try_out)
         yield
         await trying
@@ -93,7 +93,7 @@ class Application:
     # Handlers
 
     def _tells(self, tell: Callable[[], dict[str, Any]]) -> Callable[[Request], Any]:
-        """A handler that tells what is known without work."""
+        """A handler that returns what is known without computation."""
 
         async def handle(request: Request) -> Response:
             try:
@@ -105,7 +105,7 @@ class Application:
         return handle
 
     async def _ready(self, request: Request) -> Response:
-        """Whether requests should come here."""
+        """The response that says whether the server is ready for requests."""
         try:
             self._check_name(request)
         except Refusal as refusal:
@@ -114,7 +114,7 @@ class Application:
         return self._response(encode({"ready": is_ready}), 200 if is_ready else 503)
 
     def _answers(self, answer: Callable[[Served, bytes], dict[str, Any]]) -> Callable[[Request], Any]:
-        """A handler that reads a body and works an answer out in a thread."""
+        """A handler that reads a body and computes an answer in a thread."""
 
         def work(body: bytes) -> str:
             return encode(answer(self._served, body))
@@ -140,7 +140,7 @@ class Application:
 
     @contextlib.contextmanager
     def _admitted(self) -> Iterator[None]:
-        """Count a request while it is here; refuse it if too many are."""
+        """Count a request while it is processed; refuse it if there are too many."""
         if self._n_inside >= self._served.limits.waiting:
             raise Refusal("the server is busy: try again later", 503)
         self._n_inside += 1
@@ -150,13 +150,13 @@ class Application:
             self._n_inside -= 1
 
     def _check_name(self, request: Request) -> None:
-        """Refuse another model than the one that is here."""
+        """Refuse requests for another model."""
         name, version = request.path_params.get("name"), request.path_params.get("version")
         if name not in (None, self._served.name) or version not in (None, VERSION):
             raise Refusal("there is no such model here; GET / names it", 404)
 
     async def _body(self, request: Request) -> bytes:
-        """The body of a request, JSON by its own account and within the limits."""
+        """The body of a request, declared as JSON and within the limits."""
         limits = self._served.limits
         kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
         # Browsers send other types to any address without asking first: this keeps foreign pages out.

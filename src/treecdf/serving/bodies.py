@@ -1,4 +1,4 @@
-"""JSON from anybody: strict reading of requests, and answers in which every number is finite or null."""
+"""JSON of requests, read strictly, and JSON of answers, in which every number is finite or null."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LARGEST = 1.7976931348623157e308  # of float64
 
 
 def read_object(body: bytes) -> dict[str, Any]:
-    """The object that a body holds; NaN, infinities, names that come twice and endless nesting are refused."""
+    """The object in a body; NaN, infinities, duplicate names and too deep nesting are refused."""
     try:
         found = json.loads(body, parse_constant=_refuse_constant, object_pairs_hook=_object)
     except RecursionError:
@@ -47,7 +47,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def check_fields(given: Mapping[str, Any], known: tuple[str, ...], where: str = "the body") -> None:
-    """Refuse names of an object that mean nothing here: most of them are slips."""
+    """Refuse unknown names in an object: most of them are typing errors."""
     for name in given:
         if name not in known:
             raise Refusal(f"{where} has the unknown field {shown(name)}; expected {listed(known)}")
@@ -68,9 +68,9 @@ def read_whole(value: Any, where: str, low: int, high: int) -> int:
 
 
 def encode(answer: Any) -> str:
-    """An answer as JSON: mappings, arrays, lists and texts. Numbers beyond float64 and NaN are null.
+    """An answer as JSON: mappings, arrays, lists and texts. NaN and numbers beyond float64 are null.
 
-    Arrays go row by row: one call that writes a million numbers would hold up all other requests.
+    Arrays are written row by row: a single call for a million numbers would block all other requests.
     """
     if isinstance(answer, Mapping):
         return "{" + ",".join(f"{json.dumps(name)}:{encode(value)}" for name, value in answer.items()) + "}"

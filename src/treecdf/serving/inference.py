@@ -45,7 +45,7 @@ def describe_model(served: Served) -> dict[str, Any]:
 
 
 def infer(served: Served, body: bytes) -> dict[str, Any]:
-    """The tensors that a request asks for."""
+    """The tensors of the answer to a request."""
     given = read_object(body)
     check_fields(given, ("id", "parameters", "inputs", "outputs"))
     name = given.get("id")
@@ -127,7 +127,7 @@ def _points(served: Served, outcomes: Mapping[str, list[Any]], n: int) -> Array:
 
 
 def _read_outputs(given: Any) -> list[dict[str, Any]]:
-    """The outputs that are asked for, each known and once."""
+    """The requested outputs, each known and only once."""
     if given is None:
         return list(_DEFAULT_OUTPUTS)
     if not isinstance(given, list) or not given:
@@ -144,14 +144,14 @@ def _read_outputs(given: Any) -> list[dict[str, Any]]:
 
 
 def _read_parameters(given: Any, where: str) -> dict[str, Any]:
-    """Parameters of a request or an output; those of others pass by, as the protocol has it."""
+    """Parameters of a request or an output; unknown ones are ignored, as the protocol requires."""
     if given is not None and not isinstance(given, dict):
         raise Refusal(f"{where}: expected parameters as an object; got {shown(given)}")
     return given or {}
 
 
 class _Asked:
-    """What an output is made of."""
+    """The numbers that outputs are made of, computed when needed."""
 
     def __init__(
         self, served: Served, distribution: ConditionalDistribution, points: Array | None, parameters: dict[str, Any]

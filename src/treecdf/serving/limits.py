@@ -1,4 +1,4 @@
-"""How much a request may ask, and the refusal of one that asks more or cannot be read."""
+"""Limits of requests, and the refusal of requests that exceed them or cannot be read."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MOST_LISTED = 10
 
 @dataclass(frozen=True)
 class Limits:
-    """How much a single request may ask, and how many may wait."""
+    """Limits of a single request, and of the number of waiting requests."""
 
     body: int = 4_000_000  # bytes of a request
     rows: int = 1_000
@@ -24,7 +24,7 @@ class Limits:
 
 
 class Refusal(Exception):
-    """A request that gets no answer, with the status and the sentence that it gets instead."""
+    """A request that is not answered, with the HTTP status and the sentence of the response."""
 
     def __init__(self, sentence: str, status: int = 400) -> None:
         super().__init__(sentence)
@@ -32,7 +32,7 @@ class Refusal(Exception):
 
 
 def shown(value: object) -> str:
-    """A name or value for a refusal: short, without control characters; lists and objects by their kind alone."""
+    """A name or value for a refusal: short, without control characters; of lists and objects only the type."""
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, list | dict):

@@ -55,7 +55,7 @@ def _mean(served: Served, table: TableOfRequest, given: Mapping[str, Any]) -> di
 
 
 def _samples(served: Served, table: TableOfRequest, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Draws of the outcomes, the same number of which belongs together."""
+    """Draws of the outcomes; those with the same number belong together."""
     n_draws = answers.read_draws(given.get("draws", answers.DEFAULT_DRAWS), served.limits)
     seed = answers.read_seed(given.get("seed"))
     answers.check_size(served.limits, len(table) * n_draws * len(served.outcomes))
@@ -69,7 +69,7 @@ def _by_name(served: Served, values: Array) -> dict[str, Array]:
 
 @dataclass(frozen=True)
 class Question:
-    """What a route answers, and the fields that it reads beside the rows."""
+    """The answer of a route, and the fields that it reads besides the rows."""
 
     answer: Callable[[Served, TableOfRequest, Mapping[str, Any]], dict[str, Any]]
     fields: tuple[str, ...] = ()
@@ -96,7 +96,7 @@ def answer_question(served: Served, question: Question, body: bytes) -> dict[str
 
 
 def describe(served: Served, version: str) -> dict[str, Any]:
-    """What the server holds: the model's columns and outcomes, routes and limits."""
+    """The description of the server: the model's columns and outcomes, routes and limits."""
     columns = [{"name": name, "kind": kind} for name, kind in zip(served.columns, served.kinds, strict=True)]
     limits = served.limits
     return {
@@ -116,7 +116,7 @@ def describe(served: Served, version: str) -> dict[str, Any]:
 
 
 def try_out(served: Served) -> None:
-    """Ask every question about one usual row, so that what they need is compiled and read before others wait."""
+    """Answer every question about one typical row, so that compilation is done before requests arrive."""
     table = served.typical_table()
     median = answers.quantiles(served.distribution(table), np.array([0.5]))[0, 0]
     outcome = dict(zip(served.outcomes, median.tolist(), strict=True))

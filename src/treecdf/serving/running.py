@@ -15,10 +15,11 @@ from treecdf.serving.app import Application
 
 
 class Server(uvicorn.Server):
-    """uvicorn's server, which takes leave before it goes.
+    """uvicorn's server with an announced end.
 
-    At the first signal it goes on for `notice` seconds, in which it is not ready and ends connections after their
-    answers; then nobody is let in any more, and what was begun is finished. At the second one it ends at once.
+    At the first signal it goes on for `notice` seconds, in which it reports that it is not ready and closes connections
+    after their answers; then it accepts no new connections and finishes the requests it has accepted. At the second
+    signal it ends at once.
     """
 
     def __init__(self, config: uvicorn.Config, application: Application, notice: float) -> None:
@@ -47,7 +48,7 @@ class Server(uvicorn.Server):
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens at an address; port 0 is any that is free."""
+    """A socket that listens on an address; port 0 means any free port."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     if not 0 <= port <= 65535:
         raise ValueError(f"cannot listen at {host}, port {port}: expected a port from 0 to 65535")

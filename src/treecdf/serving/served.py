@@ -1,4 +1,4 @@
-"""A model that is served: requests' rows and outcomes as what its methods take, under the names of its own columns."""
+"""A served model: rows and outcomes of requests in the form that its methods take, under its own column names."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _EXPECTED = {"number": "a finite number or null", "date": "a date as text or nul
 
 
 class ColumnOfRequest:
-    """A column of a request, with as much of a frame's column as reading one takes."""
+    """A column of a request, with the methods of a frame's column that are used."""
 
     def __init__(self, values: Column) -> None:
         self._values, self.dtype = values, values.dtype
@@ -32,7 +32,7 @@ class ColumnOfRequest:
 
 
 class TableOfRequest:
-    """The columns of a request, with as much of a frame as the model asks of it."""
+    """The columns of a request, with the methods of a frame that the model uses."""
 
     def __init__(self, columns: Mapping[Any, Column], n: int) -> None:
         self._columns = columns
@@ -46,7 +46,7 @@ class TableOfRequest:
 
 
 class Served:
-    """A fitted regressor under a name, and what requests may ask of it.
+    """A fitted regressor under a name, and the limits of its requests.
 
     A model that was fitted to an array has columns without names: they are called "0", "1", ...
     """
@@ -94,7 +94,7 @@ class Served:
         return self._table(columns, n or 0)
 
     def _refuse_names(self, given: Mapping[str, Any], where: str) -> None:
-        """Refuse columns that the model does not have, and ask for those that are not given."""
+        """Refuse unknown columns, and name missing ones."""
         unknown = [name for name in given if name not in self.columns]
         if unknown:
             raise Refusal(f"{where}: unknown column {shown(unknown[0])}; the model has {listed(self.columns)}")
@@ -116,7 +116,7 @@ class Served:
         return TableOfRequest(made, n)
 
     def typical_table(self) -> TableOfRequest:
-        """One row of usual values, with which the server tries the model before it says that it is ready."""
+        """One row of typical values, with which the server tries the model before it reports that it is ready."""
         return self._table({name: [_typical(part)] for name, part in zip(self.columns, self._encoders, strict=True)}, 1)
 
     def distribution(self, table: TableOfRequest) -> ConditionalDistribution:
@@ -126,7 +126,7 @@ class Served:
         return found
 
     def notes(self, table: TableOfRequest) -> list[str]:
-        """Sentences about columns with values such as the training rows did not have."""
+        """Sentences about columns with values about which the model learnt nothing."""
         notes = []
         for label, name, part, levels in zip(self._labels, self.columns, self._encoders, self._levels, strict=True):
             n = int(_unknown(part, levels, table[label].to_numpy()).sum())
@@ -140,9 +140,9 @@ class Served:
     # Outcomes
 
     def read_outcomes(self, given: Any, n: int) -> tuple[Array, bool]:
-        """Outcomes (n, m, d), and whether there is one at each row, that is no list of them.
+        """Outcomes (n, m, d), and whether each row has a single outcome instead of a list.
 
-        An outcome is a number if there is one, else an object with all of them.
+        An outcome is a number if the model has one outcome, else an object with all of them.
         """
         if not isinstance(given, list) or len(given) != n:
             got = f"{len(given)}" if isinstance(given, list) else shown(given)
@@ -175,7 +175,7 @@ def _copy_on_one_thread(model: TreeFlowRegressor) -> TreeFlowRegressor:
 
 
 def _typical(part: Number | Date | Category) -> Any:
-    """A usual value of a column, as JSON has it."""
+    """A typical value of a column, as JSON."""
     if isinstance(part, Number):
         return part.median
     if isinstance(part, Date):
@@ -184,7 +184,7 @@ def _typical(part: Number | Date | Category) -> Any:
 
 
 def _unknown(part: Number | Date | Category, levels: frozenset[str] | None, column: Column) -> Bools:
-    """Where (n,) nothing was learnt of a value: one that is missing, or a level that training rows did not have."""
+    """Where (n,) nothing was learnt about a value: missing values and levels that training rows did not have."""
     if isinstance(part, Category):
         known = levels or frozenset()
         return np.array([part.missing_place < 0 if name is None else name not in known for name in column.tolist()])

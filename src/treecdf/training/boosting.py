@@ -1,4 +1,4 @@
-"""Algorithm 1: stages of trees, each grown on the residuals of the last, stopped early and rolled back."""
+"""Algorithm 1: stages of trees, each grown on the residuals of the last, with early stopping."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ DEGREES_OF_BASES = {"student": DEGREES, "normal": (NORMAL,)}  # of freedom that 
 
 @dataclass(frozen=True)
 class LeftOut:
-    """Which rows stop the trees early: given validation rows, else each fold (n,) in turn, or none if not `stops`."""
+    """The validation rows of early stopping: given ones, else each fold (n,) in turn, or none if not `stops`."""
 
     fold: Ints
     validation: Table | None
@@ -54,7 +54,7 @@ class LeftOut:
 def fit_flow(
     recipe: Recipe, train: Table, validation: Table | None, rng: np.random.Generator, context: TrainingContext
 ) -> Fitted:
-    """Train a flow on an unconditional base; `left_out` are the validation rows."""
+    """Train a flow on an unconditional base; `left_out` of the result are log densities of the validation rows."""
     standardize = Standardizer.fit(train.x, train.weight)
     base: Base
     if recipe.base in DEGREES_OF_BASES:
@@ -72,10 +72,10 @@ def fit_streamed_flow(
     rng: np.random.Generator,
     context: TrainingContext,
 ) -> Fitted:
-    """As `fit_flow`, on sources of tables of training and validation rows; `left_out` is the mean of the latter.
+    """Train a flow as `fit_flow` does, on sources of tables; `left_out` of the result is a mean over validation rows.
 
-    A table that is in memory gives the same flow, up to the rounding of sums of weights that are no whole numbers.
-    given: scales of the covariates and base, if they are known beforehand; else both are learnt.
+    A table in memory gives the same flow, up to the rounding of sums of weights that are not whole numbers. given:
+    scales of the covariates and base, if they are known beforehand; else both are learnt.
     """
     with open_sources(context.pool) as (train, validation):
         if given is None:
@@ -106,10 +106,10 @@ def fit_conditional_flows(
     rng: np.random.Generator,
     context: TrainingContext,
 ) -> Fitted:
-    """Train a flow for each fold of the rows, stopped by the fold, all on one conditional base of one outcome.
+    """Train a flow for each fold of the rows, stopped by this fold, all on one conditional base of one outcome.
 
-    With validation rows there is one flow, stopped by these; `left_out` of the result then are they, else all rows.
-    A flow that is not to be stopped early grows on all rows.
+    With given validation rows there is one flow, stopped by these. `left_out` of the result are log densities of the
+    validation rows if they were given, else of all rows. A flow without early stopping is grown on all rows.
     """
     fold, validation = left_out.fold, left_out.validation
     standardize = Standardizer.fit(table.x, table.weight)
@@ -137,7 +137,7 @@ def fit_conditional_flows(
 
 @dataclass(frozen=True)
 class Units:
-    """From mean log-likelihoods of the trees in the cube to those of outcomes in the user's unit."""
+    """Converts mean log-likelihoods in the cube to those of outcomes in the user's unit."""
 
     train: float = 0.0  # mean log density of training rows by the base
     validation: float = 0.0
@@ -152,7 +152,7 @@ def _fit_trees(
     rng: np.random.Generator,
     context: TrainingContext,
 ) -> Fitted:
-    """Grow the trees of every fold; the history, and the score it reports, are in the outcomes' own unit."""
+    """Grow the trees of every fold; the history and the reported score are in the outcomes' own unit."""
     pool = context.pool
     rows = [(fold.train.rows(pool), None if fold.validation is None else fold.validation.rows(pool)) for fold in folds]
     held_out = [fold.validation for fold in folds if fold.validation is not None]
@@ -179,8 +179,9 @@ def boost(
 ) -> tuple[list[list[TreeSequence]], History]:
     """Grow the stages' trees for pairs of training and validation rows, one tree for each pair at a time.
 
-    Return for each pair one sequence, perhaps empty, for each stage. The folds stop together, by the mean over all
-    validation rows: no fold's own noise decides it. Without validation rows every stage grows max_trees.
+    Returns one sequence of trees, perhaps empty, for each pair and stage. All folds stop at the same round, by the mean
+    over all validation rows, which is less noisy than each fold by itself. Without validation rows every stage grows
+    max_trees.
     """
     booster = _Booster(folds, recipe, rng, context or TrainingContext(), units or Units())
     for number in range(len(recipe.stages)):
@@ -259,7 +260,7 @@ class _Booster:
         self.context.report(News(history, history.validation[-1], done=share_done(stages_done)))
 
     def _all_rows(self, what: Literal["keep", "restore"]) -> None:
-        """Let all rows remember where they are, or go back there."""
+        """Let all rows store their positions, or return to the stored ones."""
         for rows in (*self.train, *self.validation):
             if what == "keep":
                 rows.keep()

@@ -1,4 +1,4 @@
-"""What a training job is given besides its data: threads, somebody to report to, and its steps."""
+"""What a training job gets besides its data: threads, a function for reports of progress, and its steps."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from treecdf.flows.results import History
 
 @dataclass(frozen=True)
 class News:
-    """How far a fit is: the history of a flow so far and its validation score, and which flow of how many it is.
+    """Progress of a fit: the history and validation score of a flow so far, and which flow of how many it is.
 
-    what: what is being trained, in words. doing: what is being done besides growing trees; the history says nothing
-    then. done: share of the flow's training that is done, roughly. begins: something new. ends: the flow is trained.
+    what: what is being trained, in words. doing: current work other than growing trees; the history is empty then.
+    done: share of the flow's training that is done, roughly. begins: whether this is something new. ends: whether the
+    flow is trained.
     """
 
     history: History
@@ -30,7 +31,7 @@ class News:
 
     @staticmethod
     def of_doing(doing: str, done: float = 0.0, begins: bool = True) -> News:
-        """What is being done, and which share of the flow's training is done."""
+        """News of work other than growing trees, and the share of the flow's training that is done."""
         return News(History(), float("nan"), doing=doing, done=done, begins=begins)
 
 
@@ -38,12 +39,12 @@ Report = Callable[[News], None]
 
 
 def silent(news: News) -> None:
-    """Report to nobody."""
+    """Ignore the news."""
 
 
 @dataclass(frozen=True)
 class TrainingContext:
-    """Threads for passes over the rows (None: this one only), who hears of progress, and what keeps or stops steps."""
+    """Threads for passes over the rows (None: the current thread), a function for news, and the steps of the job."""
 
     pool: Executor | None = None
     report: Report = silent

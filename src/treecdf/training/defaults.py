@@ -112,9 +112,9 @@ FAST_ROUNDS = 100
 
 
 def default_learners(n: int, q: int, effort: str, remember_rows: bool = True) -> list[Learner]:
-    """The learners that are tried on n rows of q covariates, the cheap and the decisive first.
+    """The learners that are tried on n rows of q covariates, the cheapest and most useful first.
 
-    Without remember_rows none of them holds training rows.
+    Without remember_rows none of them contains training rows.
     """
     learners: list[Learner] = [Lasso()] if q >= MANY_COLUMNS else []
     if min(n, q) <= MOST_LINEAR:
@@ -140,7 +140,7 @@ def are_enough_for_networks(n: int, q: int) -> bool:
 
 
 def are_enough_for_network_mixtures(n: int, q: int) -> bool:
-    """Whether networks that give a mixture are worth a look on n rows of q covariates, whatever trees found there."""
+    """Whether network mixtures are tried on n rows of q covariates even where boosted mixtures are behind."""
     return n >= ROWS_OF_NETWORK_MIXTURE and n > ROWS_OF_NETWORK * q
 
 
@@ -169,7 +169,7 @@ def default_mixture(n: int, q: int, effort: str) -> MixtureBoosting:
 
 
 def default_network_mixture(n: int, q: int, effort: str) -> MixtureNetwork:
-    """A mixture that networks give the parameters of, on n rows of q covariates (ADR 24)."""
+    """How a mixture with parameters from networks is learnt from n rows of q covariates (ADR 24)."""
     steps = STEPS_OF_NETWORK["fast" if effort == "fast" else "default"] * (1 if n <= CROWDED_ROWS else 2)
     usual = Network((64, 64), n_epochs=10**6, max_steps=steps, batch=128, rate=1e-2, decay=DECAY_OF_MIXTURE)
     if q > 1:

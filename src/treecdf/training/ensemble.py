@@ -1,4 +1,4 @@
-"""Many flows, one distribution: families of members trained side by side, then weighed by rows they did not see."""
+"""Families of flows: trained side by side, then weighed by their likelihood on left-out rows."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _NO_WEIGHT = 1e-3  # families of less weight are dropped
 
 @dataclass(frozen=True)
 class Ensemble:
-    """Families and their weights; what is missing because the fit was stopped, and stages that repeats ended."""
+    """Families and their weights; what is missing because the fit was stopped; stages that ended at repeats."""
 
     families: tuple[Family, ...]
     weights: Array
@@ -76,9 +76,9 @@ class Ensemble:
 def fit_ensemble(
     plan: Plan, table: Table, validation: Table | None, rng: np.random.Generator, workers: Workers
 ) -> Ensemble:
-    """Train all families and weigh them. Validation rows, if there are any, replace those set aside of the table.
+    """Train all families and weigh them; given validation rows replace those set aside from the table.
 
-    If it is stopped, what was trained so far is all there is; if that is nothing, KeyboardInterrupt is raised.
+    If training is stopped, the ensemble has what was trained so far; if that is nothing, KeyboardInterrupt is raised.
     """
     trainer = _Trainer(plan, table, validation, rng, workers)
     families = trainer.chains()
@@ -95,9 +95,9 @@ def fit_ensemble(
 def weigh_families(left_out: Array, weight: Array) -> tuple[list[int], Array]:
     """The families worth keeping, by number, and their weights.
 
-    left_out (n, families) are log densities of rows, NaN where all members saw them; weight (n,) is that of the rows.
-    A family without which left-out rows are hardly less likely is dropped, the last first, as the first are simpler:
-    every family takes time in prediction, and one of several may be the best of few rows by chance.
+    left_out (n, families) are log densities of rows, NaN where all members were trained on them; weight (n,) is that of
+    the rows. A family is dropped if left-out rows are hardly less likely without it, the last families first because
+    the first ones are simpler: every family costs time in prediction, and one may be the best on few rows by chance.
     """
     kept = list(range(left_out.shape[1]))
     known = np.isfinite(left_out).all(axis=1)
@@ -131,9 +131,9 @@ def fit_streamed(
     given: tuple[Standardizer, Base] | None = None,
     name: str = "joint",
 ) -> Ensemble:
-    """Train one flow of all outcomes on rows that a source has; it sets aside the rows that a table would.
+    """Train one flow of all outcomes on the rows of a source, with the same validation rows as for a table.
 
-    open_sources: gives the sources of training and of validation rows, told which rows are the latter. units: those
+    open_sources: returns the sources of training and of validation rows, given which rows are the latter. units: those
     of all rows, in the order of the source. given: scales of the covariates and base, if they are known. name: of the
     family.
     """
@@ -161,7 +161,7 @@ class _Trainer:
 
     @property
     def left_out_rows(self) -> Table:
-        """The rows whose left-out log densities families have."""
+        """The rows for which families have left-out log densities."""
         return self.table if self.validation is None else self.validation
 
     def chains(self) -> list[Family]:
@@ -195,7 +195,7 @@ class _Trainer:
         fitted: dict[tuple[int, tuple[int, ...]], dict[str, Fitted | None]],
         fold: Ints,
     ) -> None:
-        """Train bases of another kind for the links where a first look says that they may help; trees do not follow."""
+        """Train bases of another kind for those links where a quick look is promising; they get no trees."""
         assert self.plan.conditional is not None
         recipe, jobs = replace(self.plan.conditional, max_trees=0), dict[tuple[int, tuple[int, ...]], Job]()
         self.workers.look(f"the family {name!r}")
@@ -215,7 +215,7 @@ class _Trainer:
     def _worth_training(
         self, learner: MixtureLearner, table: Table, fold: Ints, parts: Mapping[str, Fitted | None]
     ) -> MixtureLearner | None:
-        """A mixture that may help beside the parts, as a cheap look decided it; None if it is far behind them."""
+        """The mixture with settings chosen by a quick look; None if it is far behind the trained parts."""
         flow, boosted = parts["flow"], parts.get("mixture")
         if flow is None or flow.left_out is None:
             return None
@@ -254,7 +254,7 @@ class _Trainer:
         return Family(name, part.flows, left_out, equal_weights(len(part.flows)))
 
     def _chain(self, name: str, order: tuple[int, ...], links: Sequence[Sequence[Fitted]]) -> Family:
-        """The family of an order of the outcomes; each link is weighed of the flows on one base or several."""
+        """The family of an order of the outcomes; each link combines the flows on one or several bases by weights."""
         self.histories[name] = [part.history for link in links for part in link]
         mixtures, left_out = zip(*(self._link(link) for link in links), strict=True)
         return Family(name, (Chain(mixtures, order),), np.sum(left_out, axis=0), equal_weights(1))
@@ -270,7 +270,7 @@ class _Trainer:
         return mixture, logsumexp(left_out[:, kept], axis=1, b=weights)
 
     def joint_families(self, others: Sequence[Family]) -> list[Family]:
-        """The families of flows of all outcomes, but for those that are far behind the families before them."""
+        """The families of flows of all outcomes, without those far behind the other families."""
         plan = self.plan
         # All joint families set aside the same rows: they are compared on rows that none of them saw.
         aside = self._set_aside()
@@ -318,7 +318,7 @@ class _Trainer:
         return [Family(name, flows, left_out, log_weights, regions)]
 
     def _set_aside(self) -> Sequence[Table | Ints | None]:
-        """For each member of a joint family the validation table, or the rows it sets aside, or None."""
+        """For each member of a joint family the validation table, or the rows that it sets aside, or None."""
         plan, n_members = self.plan, len(self.plan.rotations)
         if self.validation is not None:
             return [self.validation] * n_members
@@ -344,7 +344,7 @@ def _is_hopeless(first: Fitted, aside: Table | Ints | None, others: Sequence[Fam
 
 
 def _left_out(parts: Sequence[Array | None], aside: Sequence[Table | Ints | None], n: int) -> Array:
-    """Log density (n,) of each row by the mixture of the members that did not see it."""
+    """Log density (n,) of each row by the mixture of the members that were not trained on it."""
     total, count = np.full(n, -np.inf), np.zeros(n)
     for log_density, rows in zip(parts, aside, strict=True):
         if log_density is not None:
@@ -376,7 +376,7 @@ def _fit_joint_flow(
     rng: np.random.Generator,
     context: TrainingContext,
 ) -> Fitted:
-    """A flow of all outcomes; a training that was stopped before its first tree raises."""
+    """A flow of all outcomes; raises if training was stopped before the first tree."""
     train, held_out = split(table, validation)
     fitted = fit_flow(recipe, train, held_out, rng, context)
     if not fitted.is_whole and not any(fitted.history.kept):

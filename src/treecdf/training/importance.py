@@ -1,4 +1,4 @@
-"""How much each covariate matters to a fitted model."""
+"""Importances of the covariates of a fitted model."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def importances(
 ) -> Array:
     """Shares (q,) of the log-likelihood lost when each covariate is shuffled among some of the training rows.
 
-    places: which columns of the table each covariate has become. In a table of many covariates those that matter are
-    looked for in groups, and the loss of a group that was not taken apart is divided evenly among its members.
+    places: the columns of the table that belong to each covariate. With many covariates those that matter are looked
+    for in groups, and the loss of a group that was not divided further is shared evenly by its members.
     """
     rows = table.take(rng.permutation(len(table))[:_N_ROWS])
     y = rows.y[:, None, :]
@@ -53,7 +53,7 @@ def importances(
 
 
 def _take_apart(columns: Sequence[Ints], trying: Ints, loss: Loss, lost: Array) -> None:
-    """Fill lost (q,) of the covariates `trying`: the group that loses most is halved again and again."""
+    """Fill lost (q,) for the covariates `trying`: the group with the largest loss is halved again and again."""
     groups: list[tuple[float, int, Ints]] = [(-np.inf, 0, trying)]  # minus the loss; ties are broken by the second
     for number in range(1, _N_SHUFFLES, 2):
         if not groups:

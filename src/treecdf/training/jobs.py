@@ -1,4 +1,4 @@
-"""Training jobs run side by side, the same result however many there are at a time."""
+"""Training jobs run side by side; the result does not depend on how many run at a time."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ StepsOf = Callable[[int, Sizes], Steps]
 
 
 def no_steps(number: int, sizes: Sizes) -> Steps:
-    """Steps that are neither kept nor stopped."""
+    """Steps that are neither stored nor stopped."""
     return Steps()
 
 
@@ -53,7 +53,7 @@ class Workers:
         self._what = ""
 
     def run(self, jobs: Sequence[Job], rng: np.random.Generator, what: str = "a flow") -> list[Fitted | None]:
-        """What each job gives, None for one that was stopped before it had anything to give; `what` they train."""
+        """The result of each job, None for one stopped before it had a result; `what` names what is trained."""
         self._what = what
         if jobs:
             side_by_side = f"{len(jobs)} to train, {min(n_threads(self.n_jobs), len(jobs))} at a time"
@@ -85,7 +85,7 @@ class Workers:
         return iter(results)
 
     def _parallel(self) -> Parallel:
-        """What runs several jobs; it gives results as they come, where the backend of joblib can do so."""
+        """The joblib object that runs several jobs; it returns results as they come where the backend can."""
         try:
             return Parallel(self.n_jobs, return_as="generator")
         except ValueError:
@@ -99,26 +99,26 @@ class Workers:
             self._tell(News(result.history, score, number, n_jobs, done=1.0, ends=True))
 
     def _tell(self, news: News) -> None:
-        """Report news of what is being trained."""
+        """Report news about what is being trained."""
         self.report(replace(news, what=self._what))
 
     def _tell_of(self, number: int, n_jobs: int, news: News) -> None:
-        """Report news of one of several jobs."""
+        """Report news about one of several jobs."""
         self._tell(replace(news, flow=number, n_flows=n_jobs))
 
     def look(self, what: str) -> None:
-        """Say that it is being looked at whether this is worth training."""
+        """Report that a quick look decides whether this is worth training."""
         self._what = what
         self._tell(News.of_doing("a first look on few rows"))
 
     def all_missing(self) -> tuple[str, ...]:
-        """What is not there because the fit was stopped."""
+        """Names of what is missing because the fit was stopped."""
         trees = f"some trees of {self._n_interrupted} training job(s)"
         return (trees, *self.missing) if self._n_interrupted else tuple(self.missing)
 
 
 def _next(results: Iterator[Fitted | None], stop: Stop) -> Fitted | None:
-    """The next result, or None if the same interrupt that asked to stop has ended the processes."""
+    """The next result, or None if the processes were ended by the interrupt that asked to stop."""
     try:
         return next(results, None)
     except BrokenExecutor:
@@ -134,7 +134,7 @@ def run_job(
     n_threads: int = 1,
     report: Report = silent,
 ) -> Fitted | None:
-    """What the job gives, or None if it is stopped too early; it is kept in any case."""
+    """The result of a job, or None if it is stopped too early; what it has done is stored in any case."""
     with _pool(n_threads) as pool, ONE_BLAS_THREAD:
         if steps.stop():
             return None
@@ -152,7 +152,7 @@ def run_job(
 
 
 def _as_news(report: Report) -> Listener:
-    """What hears of parts of a job and reports them."""
+    """A listener that reports the parts of a job as news."""
 
     def listen(words: str, done: float, begins: bool) -> None:
         report(News.of_doing(words, done, begins))
@@ -166,9 +166,9 @@ def n_threads(n_jobs: int | None) -> int:
 
 
 class _OneThread(contextlib.ContextDecorator):
-    """Linear algebra on one thread while any fit is running, here or in another thread of the process.
+    """Limits linear algebra to one thread while any fit is running, here or in another thread of the process.
 
-    Its threads cost more than they give on the small matrices of a fit, and sums would depend on their number.
+    More threads cost more than they gain on the small matrices of a fit, and sums would depend on their number.
     """
 
     def __init__(self) -> None:
@@ -191,7 +191,7 @@ class _OneThread(contextlib.ContextDecorator):
 
     @staticmethod
     def _hand_over() -> None:
-        """Recent threadpoolctl lets only the thread that set a limit change it; the last fit may run in another."""
+        """Let another thread remove the limit: recent threadpoolctl allows only the thread that set it."""
         for library in ThreadpoolController().lib_controllers:
             clear = getattr(library, "clear_controlling_thread", None)
             if clear is not None:

@@ -1,4 +1,4 @@
-"""What the parameters of TreeFlowRegressor may be, and which go together."""
+"""Validation of the parameters of TreeFlowRegressor, each by itself and together."""
 
 from __future__ import annotations
 
@@ -88,13 +88,13 @@ RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
 
 
 def check_parameter(name: str, value: object) -> None:
-    """Refuse a parameter that is not what it may be."""
+    """Raise a ValueError if a parameter has a value that is not allowed."""
     is_valid, expected = RULES[name]
     check_setting(name, value, is_valid(value), expected)
 
 
 def read_settings(parameters: Mapping[str, Any]) -> FitSettings:
-    """The parameters of a TreeFlowRegressor as frozen settings; what they may not be is refused."""
+    """The parameters of a TreeFlowRegressor as frozen settings, validated."""
     for name in RULES:
         check_parameter(name, parameters[name])
     stages = parameters["stages"]
@@ -119,7 +119,7 @@ def read_settings(parameters: Mapping[str, Any]) -> FitSettings:
 
 
 def check_together(settings: FitSettings, bounds: Sequence[Bound]) -> None:
-    """Refuse settings that do not go together for outcomes with these bounds."""
+    """Raise a ValueError about settings that contradict each other or the bounds."""
     has_rotations, n_outcomes = settings.has_rotations, len(bounds)
     if n_outcomes == 1 and has_rotations:
         warnings.warn("rotations are for several outcomes; with one they are ignored.", UserWarning, stacklevel=3)
@@ -143,7 +143,7 @@ def check_together(settings: FitSettings, bounds: Sequence[Bound]) -> None:
 
 
 def _check_memory(settings: FitSettings, has_rotations: bool) -> None:
-    """Refuse parts that hold training rows."""
+    """Raise a ValueError about parts that hold training rows although remember_rows is False."""
     learners = () if isinstance(settings.base, str) else settings.base
     if any(getattr(learner, "holds_rows", False) for learner in learners):
         raise ValueError("Neighbours and GaussianProcess(holds_rows=True) hold rows: expected remember_rows=True.")

@@ -1,4 +1,4 @@
-"""What "auto", None and `effort` mean: which flows are trained on a table, chosen by evidence (docs/results)."""
+"""What "auto", None and `effort` mean: which flows are trained on a table, chosen by measurements (docs/results)."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ BASE_NAMES = ("auto", *CONDITIONAL_NAMES, *UNCONDITIONAL_NAMES)
 
 @dataclass(frozen=True)
 class OfLargeTable:
-    """What is known of rows that are a sample of a large table."""
+    """Properties of rows that are a sample of a large table."""
 
     near_rows_tell: bool  # whether the nearest of more rows tells much more (ADR 49)
 
@@ -98,10 +98,10 @@ def make_plan(
     has_repeats: bool = False,
     sample: OfLargeTable | None = None,
 ) -> Plan:
-    """What to train on n rows of q covariates and outcomes with these bounds.
+    """The plan for n rows of q covariates and outcomes with these bounds.
 
-    has_repeats: whether several outcomes come together in the same combinations again and again. sample: what is
-    known of the rows as a sample of a large table, on all others of which trees will be grown; None if they are none.
+    has_repeats: whether several outcomes occur in the same combinations again and again. sample: properties of the rows
+    as a sample of a large table on whose other rows trees will be grown; None if they are not a sample.
     """
     d = len(bounds)
     if settings.effort == "best":
@@ -148,9 +148,9 @@ def make_plan(
 
 
 def streamed_recipe(settings: FitSettings, bounds: Sequence[Bound]) -> Recipe:
-    """The one flow that is trained on rows that are not all in memory.
+    """The recipe of the one flow that is trained on rows that are not all in memory.
 
-    It is the joint flow that rows in memory would give.
+    It is the joint flow that rows in memory would get.
     """
     return Recipe(
         stages=_read_stages(settings.stages, JOINT_STAGES),
@@ -164,9 +164,10 @@ def streamed_recipe(settings: FitSettings, bounds: Sequence[Bound]) -> Recipe:
 
 
 def refining_recipe(settings: FitSettings, bounds: Sequence[Bound]) -> Recipe:
-    """The trees that are grown on all rows of a large table, on the model of a sample of them.
+    """The recipe of the trees that are grown on the other rows of a large table, on the model of a sample.
 
-    Each sees all rows, unless the settings say otherwise: subsamples go by the numbers of rows, and so by their order.
+    Each tree sees all these rows unless the settings say otherwise: subsamples depend on row numbers, and so on the
+    order.
     """
     growth = _growth(settings, len(bounds))
     return Recipe(
@@ -181,7 +182,7 @@ def refining_recipe(settings: FitSettings, bounds: Sequence[Bound]) -> Recipe:
 
 
 def _conditional_recipe(settings: FitSettings, recipe: Recipe, n: int) -> Recipe:
-    """Flows on a conditional base."""
+    """The recipe of flows on a conditional base, for n rows."""
     conditional = replace(recipe, stages=_read_stages(settings.stages, CONDITIONAL_STAGES))
     if settings.stages is None:
         conditional = replace(conditional, least_gain=WORTH_TREES)
@@ -197,14 +198,14 @@ def _conditional_recipe(settings: FitSettings, recipe: Recipe, n: int) -> Recipe
 
 
 def _growth(settings: FitSettings, d: int) -> Growth:
-    """How trees are grown on d outcomes."""
+    """The settings of growing trees on d outcomes."""
     if settings.penalty != "auto":
         return settings.growth
     return replace(settings.growth, penalty="row" if d <= MOST_OUTCOMES_OF_ROW_PENALTY else "node")
 
 
 def _quick(growth: Growth, factor: float = 2.0) -> Growth:
-    """On samples of the rows and at a rate that needs fewer trees."""
+    """Settings for growing on samples of the rows, at a rate that needs fewer trees."""
     return replace(growth, subsample=SUBSAMPLE, c0=max(growth.c0, min(factor * growth.c0, 0.5)))
 
 
@@ -213,13 +214,13 @@ def _n_folds(effort: str, n: int) -> int:
 
 
 def _is_all_automatic(settings: FitSettings) -> bool:
-    """Whether families of other kinds may join those on a conditional base."""
+    """Whether families of other kinds may be added to those on a conditional base."""
     is_auto = settings.base == "auto" and settings.structure == "auto"
     return is_auto and settings.stages is None and settings.effort != "fast"
 
 
 def _auto_rotations(effort: str, bounds: Sequence[Bound]) -> list[Array | None]:
-    """Of the members of joint families; without rotations they still set aside different rows."""
+    """The rotations of the members of joint families; members without rotations set aside different rows."""
     d = len(bounds)
     if _is_bounded(bounds):
         return [None] * MEMBERS[effort]
@@ -227,7 +228,7 @@ def _auto_rotations(effort: str, bounds: Sequence[Bound]) -> list[Array | None]:
 
 
 def _joint_families(recipe: Recipe, q: int, has_repeats: bool) -> dict[str, Recipe]:
-    """Flows of several outcomes on unconditional bases, for shapes that no chain of mixtures has."""
+    """Recipes of flows of several outcomes on unconditional bases, for shapes that chains of mixtures cannot have."""
     usual = recipe.growth
     deep = replace(usual, min_samples_node=min(ROWS_OF_DEEP_NODE, usual.min_samples_node))
     if q > MOST_SMOOTH_COVARIATES:
@@ -243,7 +244,7 @@ def _joint_families(recipe: Recipe, q: int, has_repeats: bool) -> dict[str, Reci
 
 
 def _unconditional(base: str | tuple[Regressor | Learner, ...], bounds: Sequence[Bound]) -> str:
-    """The base of flows of all outcomes."""
+    """The name of the base of flows of all outcomes."""
     if base in ("box", "student", "normal"):
         return str(base)
     if _is_bounded(bounds):
@@ -294,7 +295,7 @@ def _component_learner(settings: FitSettings, n: int, q: int, sample: OfLargeTab
 
 
 def _is_mixture_alone(settings: FitSettings, sample: OfLargeTable | None) -> bool:
-    """Whether a boosted mixture takes the place of the stack: in fast fits to large tables, unless near rows tell."""
+    """Whether a boosted mixture replaces the stack: in fast fits to large tables, unless near rows help."""
     is_automatic = settings.base == "auto" and settings.stages is None
     return sample is not None and not sample.near_rows_tell and settings.effort == "fast" and is_automatic
 

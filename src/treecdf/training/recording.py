@@ -1,4 +1,4 @@
-"""How the outcomes of a fit were recorded: atoms and grids are found, and taken out before flows are trained."""
+"""Atoms and grids of the outcomes of a fit: they are found, and taken out before flows are trained."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from treecdf.training.settings import FitSettings
 
 @dataclass(frozen=True)
 class Recording:
-    """Atoms and grid of the outcomes, None where there are none, and what a person should know about them."""
+    """Atoms and grid of the outcomes, None where there are none, and notes for the user."""
 
     atoms: Atoms | None
     grid: AnyGrid | None
@@ -40,9 +40,9 @@ def learn_recording(
     bounds: Sequence[Bound],
     rng: np.random.Generator,
 ) -> tuple[Recording, Table, Table | None]:
-    """What is learnt of the recording, and the training and validation rows that are left for the flows.
+    """Atoms and grid, and the training and validation rows that remain for the flows.
 
-    These are the rows that are no atom, with the cells of the grid.
+    These are the rows that are not at an atom, with their cells on the grid.
     """
     told = notes(table, settings.atoms, settings.resolution)
     values, grid = recognise(table, settings.atoms, settings.resolution)

@@ -26,7 +26,7 @@ class Stage:
     Parameters
     ----------
     classifier : Constant, Logistic, MLP, BoostedTrees or a scikit-learn classifier with predict_proba
-        What says, at every node, how probable the left child is given x.
+        Predicts, at every node, the probability of the left child given x.
     max_depth : int, default 6
         Levels of splits in a tree.
 
@@ -96,13 +96,13 @@ class FitSettings:
         return self.rotations is not None and not (isinstance(self.rotations, int) and self.rotations == 0)
 
     def shaping(self) -> dict[str, Any]:
-        """The settings that shape the model, by name."""
+        """The settings on which the model depends, by name."""
         return {own.name: getattr(self, own.name) for own in fields(self) if own.name not in _HOW_TO_RUN}
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a flow is trained; the rows and the seed are all that is missing."""
+    """How a flow is trained: everything except the rows and the seed."""
 
     stages: tuple[tuple[NodeClassifier, int], ...]  # classifier and depth
     growth: Growth

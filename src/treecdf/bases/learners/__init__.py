@@ -1,4 +1,4 @@
-"""Learners of the conditional mean, each with predictions of rows it was not trained on."""
+"""Learners of the conditional mean, each with out-of-fold predictions."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ class AnyRegressor(AlwaysTried):
 
     @property
     def kind(self) -> str:
-        """The regressor in full: every one is a kind of its own."""
+        """The regressor with its parameters as text, so that each regressor is a kind of its own."""
         return repr(self.regressor)
 
     @property

@@ -231,7 +231,7 @@ class BoostedMean:
     n_bins: int = 254
 
     def is_worth_trying(self, errors: Mapping[str, float]) -> bool:
-        """Unless other trees were clearly beaten by the Gaussian process."""
+        """False if other trees were clearly beaten by the Gaussian process."""
         return errors.get("trees", 0.0) < errors.get("process", np.inf) / _CLEARLY_BEATEN
 
     @property

@@ -33,9 +33,9 @@ class Slope(Protocol):
 
 
 def silu(z: Any) -> tuple[Any, Any]:
-    """What a unit makes of its input z, a ramp with a soft bend (z times its logistic function), and its derivative.
+    """The output of a SiLU unit, z times its logistic function, and its derivative.
 
-    Arrays are in single precision while networks learn, in double when they answer.
+    Arrays are in single precision during training and in double precision in predictions.
     """
     one = np.float32(1)
     share = one / (one + np.exp(-np.clip(z, -_STEEP, _STEEP)))
@@ -105,7 +105,7 @@ class Network:
         return "network"
 
     def is_worth_trying(self, errors: Mapping[str, float]) -> bool:
-        """Only where the Gaussian process clearly beats the trees, for it is slow."""
+        """True only if the Gaussian process clearly beats the trees, because networks are slow."""
         return errors.get("process", np.inf) < _CLEARLY_BEATS * errors.get("trees", np.inf)
 
     @property
@@ -177,9 +177,9 @@ class Network:
         return layers
 
     def _spread(self, layers: Layers, x: Floats, factor: Floats, rows: list[Ints], rng: np.random.Generator) -> None:
-        """Let the bend of every unit of the first layer pass through a row, those of the others be anywhere.
+        """Let the bend of every unit of the first layer pass through a random row; further bends are anywhere.
 
-        With few covariates that matter bends are sharper: rows are dense enough to see more there.
+        With few covariates that matter bends are sharper, because rows are dense enough to show more detail.
         """
         for f, own in enumerate(rows):
             n_relevant = float((factor[f] ** 2).sum() / (factor[f] ** 2).max())

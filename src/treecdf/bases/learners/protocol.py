@@ -14,7 +14,7 @@ Predictor = Callable[[Array], Array]
 
 
 class Learner(Protocol):
-    """A learner of the conditional mean of one outcome; anything with these four may be passed as `base=`."""
+    """A learner of the conditional mean of one outcome; any object with these four members may be passed as `base=`."""
 
     @property
     def name(self) -> str:
@@ -27,7 +27,7 @@ class Learner(Protocol):
         ...
 
     def is_worth_trying(self, errors: Mapping[str, float]) -> bool:
-        """Whether to train it, given the out-of-fold root mean squared errors so far, the smallest of each kind."""
+        """Whether to train it, given the smallest out-of-fold root mean squared error so far of each kind."""
         ...
 
     def cross_fit(

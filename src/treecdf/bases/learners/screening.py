@@ -8,9 +8,9 @@ from treecdf._common.typing import Array, Ints
 
 
 def most_correlated(x: Array, y: Array, weight: Array, most: int) -> Ints:
-    """Places, ascending, of the columns of x (n, q) that are most correlated with y (n,): at most `most` of them.
+    """Indices, ascending, of at most `most` columns of x (n, q) that are most correlated with y (n,).
 
-    The rows must not have those that the learner is judged on: columns chosen by all rows would look better than they
+    The rows must not include those that the learner is judged on: columns chosen with these would look better than they
     are.
     """
     q = x.shape[1]

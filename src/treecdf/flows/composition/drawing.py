@@ -14,7 +14,7 @@ from treecdf.flows.composition.ratios import Link, Ratios
 
 @dataclass(frozen=True)
 class At:
-    """Where compositions are drawn."""
+    """The rows at which compositions are drawn: covariates and, for counts, depths."""
 
     x: Array  # (n, q): covariates; with counts the last column is the log of the depth
     floor: Array | None  # (n,): the smallest log ratio, of counts
@@ -29,9 +29,9 @@ class At:
 def draw_ratios(
     at: At, effects: Array, presence: Presence, links: Sequence[Link], uniforms: tuple[Array, Array], exact: bool
 ) -> Ratios:
-    """Presences and ratios (n, K) made of uniforms (K, n) for each.
+    """Presences and log ratios (n, K), made of K uniforms for each of n rows, given as (K, n).
 
-    exact: similar uniforms give similar ratios. Otherwise it is faster and they are only of the same distribution.
+    exact: similar uniforms give similar ratios. Otherwise it is faster, and only the distribution is the same.
     """
     ratios = Ratios.unknown(presence.draw(effects, uniforms[0])[0])
     for k, link in enumerate(links):

@@ -1,4 +1,4 @@
-"""Numbers that microbiome researchers make of a sample: diversity, richness, distance to a reference."""
+"""Numbers computed from a sample: diversity, richness, distance to a reference."""
 
 from __future__ import annotations
 

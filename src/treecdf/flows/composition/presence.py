@@ -70,9 +70,9 @@ def _inner(knots: Array, z: Array) -> Array:
 
 @dataclass(frozen=True)
 class Presence:
-    """p(present | x) as a chain: log odds of a taxon are linear in effects and in the presences of taxa before it.
+    """p(present | x) as a chain: log odds of a taxon are linear in the effects and in the presences of taxa before it.
 
-    The last taxon is present for certain if no other is: there is no composition of nothing.
+    The last taxon is present for certain if no other is, because a composition has at least one taxon.
     """
 
     order: Ints  # of the K taxa: those whose presence says most come first
@@ -82,10 +82,10 @@ class Presence:
 
     @staticmethod
     def fit(effects: Array, own: Array, present: Bools, fold: Ints, weight: Array) -> Presence:
-        """One logistic regression a taxon, from effects (n, p) and presences (n, K); none was always absent.
+        """One logistic regression for each taxon, from effects (n, p) and presences (n, K).
 
-        own (p,) are penalties of the effects. Rows of the same fold (n,) are left out together when the penalty of
-        other taxa is chosen; weights (n,) count rows.
+        No taxon may be always absent. own (p,) are penalties of the effects. Rows of the same fold (n,) are left out
+        together when the penalty of the other taxa is chosen; weights (n,) count rows.
         """
         order = np.argsort(np.abs(weight @ present / weight.sum() - 0.5), kind="stable")
         sorted_present = present[:, order]

@@ -1,4 +1,4 @@
-"""Log ratios of compositions: of every taxon present to the total of those before it."""
+"""Log ratios of compositions: of every taxon that is present to the total of those before it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MOST_BELOW = 1 - 1e-9  # probability of ratios of less than half a read, at mos
 
 @dataclass(frozen=True)
 class Ratios:
-    """Logs of compositions of K taxa in order, up to a constant of each row."""
+    """Logs of compositions of K taxa in order, up to an additive constant for each row."""
 
     present: Bools  # (n, K)
     log_y: Array  # (n, K); 0 where absent
@@ -42,10 +42,10 @@ class Ratios:
         return self.log_y[:, k] - self.log_total[:, k]
 
     def features(self, k: int) -> Array:
-        """Features (n, K) that the ratio of taxon k is predicted from.
+        """Features (n, K) for predicting the ratio of taxon k.
 
-        Logs of the taxa before it relative to their total, and presences of itself and the others. Of the taxa before
-        it those that are absent have half of the smallest that is present.
+        They are the logs of the taxa before it relative to their total, and presences of itself and the others. Taxa
+        before it that are absent are given half of the smallest abundance that is present.
         """
         if not k:
             return self.present.astype(np.float64)
@@ -70,7 +70,7 @@ class Ratios:
 
 
 def _follows(present: Bools) -> Bools:
-    """Whether a taxon is present and an earlier one is too, (n, K)."""
+    """Whether a taxon and at least one earlier taxon are present, (n, K)."""
     return present & (np.cumsum(present, axis=1) > 1)
 
 
@@ -84,10 +84,10 @@ class Link:
     flow: Mixture
 
     def draw(self, u: Array, given: Array, floor: Array | None) -> Array:
-        """Log ratios (n,) made of independent uniforms u (n,), of those that are not below floors (n,).
+        """Log ratios (n,) made of independent uniforms u (n,), given that they are not below floors (n,).
 
-        `given` (n, q + 1) are the flow's covariates. A level picks the member of the flow, and what is left of it is
-        the level in that member.
+        `given` (n, q + 1) are the flow's covariates. A uniform first picks the member of the flow; what is left of it
+        is the level within this member.
         """
         members = self.flow.members
         below = np.zeros((len(u), len(members)))
@@ -108,10 +108,10 @@ class Link:
         return drawn
 
     def quantile(self, u: Array, given: Array, floor: Array | None) -> Array:
-        """The same, so that equal levels give similar ratios: exact quantiles of a flow of many members.
+        """Log ratios as by `draw`, but equal levels give similar ratios: exact quantiles of a flow of many members.
 
-        With two, the usual flow and what is beyond its range, the second is only for the highest levels, and `draw`
-        does as well.
+        With two members, the usual flow and one for what is beyond its range, the second only has the highest levels,
+        so that `draw` does the same.
         """
         if len(self.flow.members) <= 2:
             return self.draw(u, given, floor)
@@ -148,5 +148,5 @@ class Link:
 
 
 def standardized(raw: Array, center: Array, scale: Array) -> Array:
-    """Features in standard deviations, held where far off."""
+    """Features in standard deviations from the mean, held at a limit if they are far off."""
     return np.clip((raw - center) / scale, -_FAR, _FAR)

@@ -1,4 +1,4 @@
-"""Counts of reads: how deeply a sample was sequenced, and compositions as whole numbers of reads of that depth.
+"""Counts of reads: the depth of samples, and compositions as whole numbers of reads of that depth.
 
 Shares of a sample of N reads are whole numbers over N, and the log ratio of a taxon that is present to the total of
 those before it is at least log(1/2 / N) when a count c stands for the values from c - 1/2 to c + 1/2.
@@ -20,13 +20,13 @@ _LARGEST_DEPTH = 2.0**53  # counts beyond are no exact numbers
 
 @dataclass(frozen=True)
 class Depths:
-    """How many reads the training samples had."""
+    """The numbers of reads of the training samples."""
 
     quantiles: Array  # (101,), from the smallest depth to the largest
 
     @staticmethod
     def fit(depth: Array, weight: Array) -> Depths:
-        """Of training samples with depths (n,), each there as often as its weight (n,) says."""
+        """The distribution of depths (n,) of training samples with weights (n,)."""
         return Depths(counted_quantiles(depth, _LEVELS, weight))
 
     def draw(self, n: int, rng: np.random.Generator) -> Array:
@@ -34,11 +34,11 @@ class Depths:
         return np.round(np.interp(rng.random(n), _LEVELS, self.quantiles))
 
     def covariate(self, depth: Array) -> Array:
-        """Logs of depths (n,), held at those of the training samples."""
+        """Logs of depths (n,), held within the range of the training samples."""
         return np.log(np.clip(depth, self.quantiles[0], self.quantiles[-1]))
 
     def learnt(self, depth: Array) -> Array:
-        """The depths (n,) to draw at: below the smallest of training, that one, whose reads are then thinned."""
+        """The depths (n,) to draw at: at least the smallest training depth; smaller samples are thinned afterwards."""
         return np.maximum(depth, np.ceil(self.quantiles[0]))
 
 
@@ -48,15 +48,16 @@ def floors(log_depth: Array) -> Array:
 
 
 def spread(counts: Array, rng: np.random.Generator) -> Array:
-    """Counts (n, taxa) as numbers without ties: above zero, drawn evenly from c - 1/2 to c + 1/2."""
+    """Counts (n, taxa) without ties: those above zero are drawn uniformly from c - 1/2 to c + 1/2."""
     u = rng.random(counts.shape)
     return np.where(counts > 0, counts + 0.5 - u, 0.0)  # above c - 1/2, never it
 
 
 def as_reads(shares: Array, depth: Array) -> Array:
-    """Whole numbers of reads (n, taxa) nearest to shares of depths (n,): at least one where present, with that sum.
+    """Whole numbers of reads (n, taxa) nearest to shares, with sums `depth` (n,) and at least one where present.
 
-    What rounding leaves over goes to the most abundant taxa. Of more taxa than reads the most abundant have one.
+    The remainder of rounding goes to the most abundant taxa. If there are more taxa than reads the most abundant have
+    one.
     """
     order = np.argsort(-shares, axis=1, kind="stable")
     share = np.take_along_axis(shares, order, axis=1)
@@ -78,7 +79,7 @@ def as_reads(shares: Array, depth: Array) -> Array:
 
 
 def thinned(counts: Array, depth: Array, rng: np.random.Generator) -> Array:
-    """Reads (n, taxa) that are left when samples with more than `depth` (n,) reads are read less deeply."""
+    """Reads (n, taxa) left after drawing `depth` (n,) of them without replacement, where samples have more."""
     thin = counts.copy()
     for row in np.flatnonzero(counts.sum(axis=1) > depth):
         own: Ints = counts[row].astype(np.int64)
@@ -90,7 +91,7 @@ def thinned(counts: Array, depth: Array, rng: np.random.Generator) -> Array:
 
 
 def check_depths(depth: Array) -> None:
-    """Complain about depths that are no whole numbers of reads."""
+    """Raise a ValueError about depths that are not whole numbers of reads."""
     good = (depth >= 1) & (depth <= _LARGEST_DEPTH) & (depth == np.round(depth))
     if not good.all():
         row = int(np.argmin(good))

@@ -1,4 +1,4 @@
-"""Samples of one subject are alike: the uniform numbers that their draws are made of are correlated.
+"""Correlations between samples of one subject, through the uniform numbers that draws are made of.
 
 Every sample is drawn from uniforms, one for the presence of each taxon and one for its log ratio. Between samples of
 different subjects they are independent. Between two samples of one subject, a time `gap` apart, the normal scores of a
@@ -6,7 +6,7 @@ taxon's uniforms have the correlation
 
     lasting + passing * exp(-gap / scale),
 
-with numbers of its own for each taxon's presence and ratio. Each sample by itself keeps its distribution given the
+with parameters of its own for each taxon's presence and ratio. Each sample by itself keeps its distribution given the
 covariates.
 """
 
@@ -37,20 +37,23 @@ class Memory:
     scale: Array
 
     def __call__(self, gap: Array) -> Array:
-        """Correlations (K, ...) of samples so far apart."""
+        """Correlations (K, ...) of samples that are a time `gap` apart."""
         shape = (-1,) + (1,) * gap.ndim
         lasting, passing, scale = (part.reshape(shape) for part in (self.lasting, self.passing, self.scale))
         return lasting + passing * np.exp(-gap / scale)
 
     def stronger(self, power: float) -> Memory:
-        """The same over time, with what is missing to a correlation of one at gap 0 raised to a power above one."""
+        """Stronger correlations with the same shape over time.
+
+        One minus the correlation at gap 0 is raised to a power above one.
+        """
         total = self.lasting + self.passing
         factor = np.minimum(1 - (1 - total) ** power, _MOST) / np.maximum(total, _TINY)
         return Memory(self.lasting * factor, self.passing * factor, self.scale)
 
     @staticmethod
     def none(n_taxa: int) -> Memory:
-        """Of samples that are independent."""
+        """No correlation: samples are independent."""
         return Memory(np.zeros(n_taxa), np.zeros(n_taxa), np.ones(n_taxa))
 
     @staticmethod
@@ -82,7 +85,7 @@ def _candidates(shape: Array, y: Array, weight: Array) -> list[tuple[Array, Arra
 
 @dataclass(frozen=True)
 class Subjects:
-    """How alike samples of one subject are, in their presences and in their log ratios."""
+    """The correlations between samples of one subject, in their presences and in their log ratios."""
 
     presence: Memory
     ratio: Memory
@@ -90,9 +93,9 @@ class Subjects:
 
     @staticmethod
     def fit(subject: Ints, time: Array, presence: tuple[Bools, Array], scores: Array) -> Subjects:
-        """From subjects (n,), times (n,), presences with their chances, and normal scores of ratios (n, K; NaN: none).
+        """From subjects and times (n,), presences with their probabilities, and normal scores of ratios (n, K).
 
-        With no pair of samples of one subject there is nothing to learn, and draws are independent.
+        Scores are NaN where there is no ratio. Without a pair of samples of one subject draws are independent.
         """
         first, second = pairs(subject)
         n_taxa = scores.shape[1]
@@ -124,7 +127,7 @@ class Subjects:
         )
 
     def stronger(self, power: float) -> Subjects:
-        """Samples of one subject more alike, the more the larger the power; 1 leaves them as they are."""
+        """Stronger correlations between samples of one subject, the more the larger the power; 1 changes nothing."""
         return Subjects(self.presence.stronger(power), self.ratio.stronger(power), self.has_times)
 
     def uniforms(
@@ -182,7 +185,7 @@ def _standardized(scores: Array) -> Array:
 
 
 def _with_prior(sums: Array, share: float) -> Array:
-    """Sums (K,) of each taxon, and a share of their mean beside it."""
+    """Sums (K,) of each taxon plus a share of their mean, as a prior."""
     return sums + share * sums.mean()
 
 

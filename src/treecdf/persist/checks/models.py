@@ -1,7 +1,7 @@
-"""Whether the parts of a model fit together, so that a model from a file can be trusted with compiled code.
+"""Whether the parts of a model fit together, so that a model from a file can be passed to compiled code.
 
-Kernels index without looking. What they index with is checked here, part by part, from the mixture down to the trees,
-with the number q of covariates that each part sees; numbers that are not finite where they should be are refused too.
+Kernels index without checks. So everything that they index with is checked here, part by part, from the mixture down
+to the trees, with the number q of covariates of each part; numbers that must be finite are checked too.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ CHECKS: dict[type, Check] = {
 
 
 def check_fitted(fitted: Mapping[str, FromFile]) -> None:
-    """Complain about fitted attributes that do not fit together."""
+    """Raise ModelFileError unless the fitted attributes fit together."""
     needed = ("mixture_", "families_", "family_weights_", "history_", "feature_importances_")
     recording = ("covariates_", "outcome_names_", "notes_", "atoms_", "grid_")
     for name in (*needed, *recording, "n_trees_", "n_features_in_", "n_outcomes_"):
@@ -90,7 +90,7 @@ def check_fitted(fitted: Mapping[str, FromFile]) -> None:
 
 
 def check_compositional(fitted: Mapping[str, FromFile]) -> None:
-    """Complain about fitted attributes of a model of compositions that do not fit together."""
+    """Raise ModelFileError unless the fitted attributes of a model of compositions fit together."""
     for name in ("n_features_in_", "covariates_", "n_taxa_", "order_", "effects_", "presence_", "links_"):
         expect(name in fitted, f"the attribute {name}")
     n_taxa, order, effects, links = (fitted[name] for name in ("n_taxa_", "order_", "effects_", "links_"))
@@ -116,7 +116,7 @@ def check_compositional(fitted: Mapping[str, FromFile]) -> None:
 
 
 def _check_covariates(fitted: Mapping[str, FromFile], visit: Visit) -> tuple[int, int]:
-    """The number of columns of X, and of the numbers that they are encoded as."""
+    """The number of columns of X, and of their encoded columns."""
     n_columns = fitted["n_features_in_"]
     expect(type(n_columns) is int and n_columns >= 1, "a number of covariates")
     visit(fitted["covariates_"], n_columns, Covariates)

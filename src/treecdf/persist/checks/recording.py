@@ -1,4 +1,4 @@
-"""What the user's columns and outcomes were."""
+"""Checks of the encoders of columns and of how outcomes were recorded."""
 
 from __future__ import annotations
 

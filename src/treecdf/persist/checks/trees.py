@@ -40,13 +40,13 @@ def _trees(part: TreeSequence, q: int, visit: Visit) -> None:
 
 
 def check_axes(trees: TreeSequence, n_outcomes: int) -> None:
-    """Complain about nodes that divide no outcome."""
+    """Raise ModelFileError about nodes that cut an outcome that does not exist."""
     axis = trees.nodes["axis"]
     expect(((axis >= 0) & (axis < n_outcomes)).all(), "axes that are outcomes")
 
 
 def _links(nodes: Numbers, roots: NDArray[np.int64]) -> None:
-    """Children come after their parents, in the same tree and one level deeper."""
+    """Check that children come after their parents, in the same tree and one level deeper."""
     depth, number = nodes["depth"], np.arange(len(nodes))
     expect(((depth >= 0) & (depth < _DEEPEST_TREE)).all(), f"trees of at most {_DEEPEST_TREE} levels")
     expect((depth[roots[:-1][np.diff(roots) > 0]] == 0).all(), "roots on the first level")
@@ -84,7 +84,7 @@ _WIDTHS = {LINEAR: _linear_width, NETWORK: _network_width, TREES: _trees_width}
 
 
 def _node_trees(theta: NDArray[np.float64], rounds: int, n_leaves: int, q: int) -> None:
-    """Only thresholds may be infinite, and columns are covariates."""
+    """Check that only thresholds are infinite and that columns are covariates."""
     trees = theta[:, 1:].reshape(len(theta), rounds, -1)
     inner = trees[:, :, : 3 * (n_leaves - 1)].reshape(len(theta), rounds, n_leaves - 1, 3)
     column = inner[..., 0]

@@ -1,4 +1,4 @@
-"""Checks of single values; what is not as expected raises ModelFileError."""
+"""Checks of single values, which raise ModelFileError."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ABOVE_ZERO = 5e-324  # the smallest number above zero
 
 
 class Visit(Protocol):
-    """Checks parts of parts."""
+    """A function that checks parts of parts."""
 
     def __call__(self, part: FromFile, q: int, *allowed: type) -> None:
         """Raise ModelFileError unless `part` is of an allowed class and fits to q columns of input."""
@@ -37,13 +37,13 @@ def expect(is_true: object, what: str) -> None:
 
 
 def expect_tuple(value: FromFile, name: str, length: int | None = None) -> None:
-    """Complain unless it is a tuple of some, or of this many, values."""
+    """Raise ModelFileError unless the value is a tuple, of this length if one is given."""
     expect(isinstance(value, tuple) and len(value) > 0, f"{name} to be a tuple that is not empty")
     expect(length is None or len(value) == length, f"{length} of {name}; got {len(value)}")
 
 
 def expect_texts(value: FromFile, name: str, length: int | None = None) -> None:
-    """Complain unless it is a tuple of texts, of this many if that is given."""
+    """Raise ModelFileError unless the value is a tuple of texts, of this length if one is given."""
     expect(isinstance(value, tuple) and all(type(part) is str for part in value), f"{name} to be a tuple of texts")
     expect(length is None or len(value) == length, f"{length} of {name}; got {len(value)}")
 
@@ -68,23 +68,23 @@ def expect_array(
 
 
 def expect_contiguous(*arrays: Numbers) -> None:
-    """Complain unless the arrays are contiguous in C order, for which the kernels are compiled."""
+    """Raise ModelFileError unless the arrays are contiguous in C order, for which kernels are compiled."""
     expect(all(array.flags.c_contiguous for array in arrays), "arrays of kernels with rows next to each other")
 
 
 def expect_number(value: FromFile, name: str, low: float = -np.inf, high: float = np.inf, finite: bool = True) -> None:
-    """Complain unless it is a number from low to high."""
+    """Raise ModelFileError unless the value is a number from low to high."""
     expect(isinstance(value, float | int) and not isinstance(value, bool), f"{name} to be a number")
     expect(low <= value <= high and (not finite or np.isfinite(value)), f"{name} from {low:g} to {high:g}; got {value}")
 
 
 def expect_pair(value: FromFile, name: str) -> None:
-    """Complain unless it is a tuple of two."""
+    """Raise ModelFileError unless the value is a tuple of two."""
     expect(isinstance(value, tuple) and len(value) == 2, f"{name} to be a pair")
 
 
 def expect_range(value: FromFile, name: str) -> None:
-    """Complain unless it is a pair of numbers in order."""
+    """Raise ModelFileError unless the value is a pair of numbers in order."""
     expect_pair(value, name)
     for end in value:
         expect_number(end, name, finite=False)

@@ -1,4 +1,4 @@
-"""Node classifiers: given x, is the outcome in the left or in the right child?"""
+"""Node classifiers: given x, the probability that the outcome is in the left child."""
 
 from __future__ import annotations
 

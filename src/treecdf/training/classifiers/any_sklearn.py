@@ -21,7 +21,7 @@ _MARGIN = 1e-9  # predict_proba may say 0 or 1; a likelihood may not
 
 @runtime_checkable
 class ProbabilisticClassifier(Protocol):
-    """What is used of a scikit-learn classifier, besides `clone` and its parameters."""
+    """The methods that are used of a scikit-learn classifier, besides `clone` and its parameters."""
 
     def fit(self, X: Array, y: Array) -> ProbabilisticClassifier:
         """Learn labels y (n,), 1 for the left child and 0 for the right, from covariates X (n, q)."""
@@ -34,7 +34,7 @@ class ProbabilisticClassifier(Protocol):
 
 @dataclass(frozen=True)
 class ClassifierNode:
-    """A fitted scikit-learn classifier, or None and the share of the left child where one child was empty."""
+    """A fitted scikit-learn classifier, or None and the share of the left child if one child was empty."""
 
     model: ProbabilisticClassifier | None
     share: float
@@ -57,7 +57,7 @@ class AnyClassifier:
         return (PYTHON,)
 
     def search_basis(self, q: int) -> Basis:
-        """Hinges of the covariates: the classifier may be non-linear, so the search looks for more than lines."""
+        """Hinges of the covariates: the classifier may be non-linear, so the search must see more than lines."""
         return Basis.hinges(q, max_width=SEARCH_WIDTH)
 
     def fit_basis(self, q: int) -> Basis:
@@ -86,7 +86,7 @@ class AnyClassifier:
 
 
 def as_node_classifier(classifier: object) -> NodeClassifier:
-    """`classifier` itself if it has the methods of a NodeClassifier, wrapped if it is one of scikit-learn's."""
+    """The classifier unchanged if it has the methods of a NodeClassifier, wrapped if it is one of scikit-learn."""
     if isinstance(classifier, type):
         raise TypeError(f"Expected a node classifier, not its class: {classifier.__name__}() instead of the bare name.")
     if isinstance(classifier, NodeClassifier):

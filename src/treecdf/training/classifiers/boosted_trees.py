@@ -70,9 +70,9 @@ class BoostedTrees:
         return TREES, self.rounds, self.max_depth
 
     def search_basis(self, q: int) -> Basis:
-        """Hinges of the covariates, fewer of each if there are many, and one candidate only.
+        """Hinges of the covariates, fewer per covariate if there are many; a single candidate split is fitted.
 
-        Fitting the second best split did not pay.
+        Fitting the second best split as well did not improve the likelihood.
         """
         return replace(Basis.hinges(q, max_width=_SEARCH_WIDTH), n_candidates=1)
 

@@ -1,4 +1,4 @@
-"""What the grower and a node classifier tell each other."""
+"""The interface between the grower of trees and the node classifiers."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Splits:
 
     @property
     def has_both(self) -> Bools:
-        """Whether each node has rows on both sides, (k,); else there is nothing to learn."""
+        """Whether each node has rows on both sides, (k,); otherwise there is nothing to learn at the node."""
         return (self.left_weight > 0) & (self.right_weight > 0)
 
 
@@ -95,23 +95,23 @@ class NodeFits:
 
 @runtime_checkable
 class NodeClassifier(Protocol):
-    """What the grower asks of a node classifier; q is the number of covariates.
+    """A classifier of the nodes of trees; q is the number of covariates.
 
-    An instance holds settings only. What it learns at the nodes of a tree goes into the `theta` that `fit` returns.
+    An instance holds settings only. What is learnt at the nodes of a tree is returned by `fit` as `theta`.
     """
 
     def kind(self, q: int) -> tuple[int, ...]:
-        """What kernels need to evaluate `theta`: LINEAR, NETWORK, TREES or PYTHON first, then sizes."""
+        """The kind of the parameters for kernels: LINEAR, NETWORK, TREES or PYTHON, then sizes."""
         ...
 
     def search_basis(self, q: int) -> Basis:
-        """Features of the covariates on which the score test judges how well a split can be predicted."""
+        """Features of the covariates by which the score test judges how well a split can be predicted."""
         ...
 
     def fit_basis(self, q: int) -> Basis:
-        """Features of the covariates that the rows have when `fit` is called."""
+        """Features of the covariates that `fit` gets."""
         ...
 
     def fit(self, rows: Rows, splits: Splits, rng: np.random.Generator) -> NodeFits:
-        """Fitted classifiers of all k nodes of a level; each row is labelled with its node and its side."""
+        """Fitted classifiers of all k nodes of a level; the rows are labelled with their nodes and sides."""
         ...

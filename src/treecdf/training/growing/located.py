@@ -1,4 +1,4 @@
-"""Rows as the trees meet them, and what is known of them before the first tree."""
+"""Rows in the form in which trees act on them, and their log densities before the first tree."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FEW_DIGITS = 1e-9
 
 @dataclass(frozen=True)
 class Located:
-    """Rows in memory as the trees meet them, after standardisation and the base."""
+    """Rows in memory after standardisation of the covariates and the base's map of the outcomes."""
 
     z: Array  # (n, q + k) standardised covariates, and k that the base adds
     v: Array  # (n, d) outcomes in the box
@@ -55,7 +55,7 @@ class Located:
         return Rows(self.z[inside], np.clip(self.v[inside], 1e-300, 1.0), self.weight[inside], pool)
 
     def left_out(self, rows: Rows, score: float) -> Array:
-        """Log density (n,) of the outcomes after the trees moved the rows; the score is not needed."""
+        """Log density (n,) of the outcomes after the trees moved the rows; the score is not used."""
         log_density = self.log_density.copy()
         log_density[self.inside] += rows.log_density()
         return log_density
@@ -63,7 +63,7 @@ class Located:
 
 @dataclass(frozen=True)
 class Streamed:
-    """What `Located` knows of its rows, of rows in files or on workers, which stay there."""
+    """The same as `Located` for rows in files or on workers, which stay there."""
 
     source: Source  # the rows inside the box
     shape: tuple[int, int, int]  # rows inside the box, covariates, outcomes
@@ -92,7 +92,7 @@ class Streamed:
 
 @dataclass(frozen=True)
 class FoldRows:
-    """The rows that a flow is trained on, and those that decide when to stop, if any."""
+    """The training rows of a flow, and its validation rows, if any."""
 
     train: Located | Streamed
     validation: Located | Streamed | None = None
@@ -101,11 +101,11 @@ class FoldRows:
 def locate(
     table: Table, standardize: Standardizer, base: Base, parameters: Array | None = None, by_cell: bool = False
 ) -> Located:
-    """The rows of a table, standardised and in the box.
+    """The rows of a table, with standardised covariates and outcomes mapped into the box.
 
-    parameters: those (n, P) of the base for each row, where they are not `base.parameters` (out-of-fold ones).
-    by_cell: an outcome known by its cell is put where the base, given the cell, has it: between the ends' images, where
-    it is uniform. Its density is the cell's probability over its width.
+    parameters: those (n, P) of the base for each row, if they are not `base.parameters` (out-of-fold ones). by_cell: an
+    outcome that is known by its cell is put where the base maps it, given the cell: between the images of the cell's
+    ends, where it is uniform. Its density is the cell's probability divided by its width.
     """
     z = standardize(table.x)
     if parameters is None:

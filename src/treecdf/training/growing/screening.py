@@ -1,4 +1,4 @@
-"""Which search features a wide table's score test looks at: second moments of all of them would cost their square."""
+"""Screening of the search features of wide tables: second moments of all would cost the square of their number."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MOST_SUMS = 2**22
 
 
 def screen(rows: Rows, cuts: Array, basis: Basis) -> Ints | None:
-    """Places in the basis, ascending, of the features that the score test of a level looks at; None means all of them.
+    """Indices in the basis, ascending, of the features that the score test of a level uses; None means all.
 
     cuts (k, d, s) are the candidates. Each feature is tested alone, at every node; those whose best cuts gain most,
     summed over the nodes, are kept. Time and memory are linear in the number of features.
@@ -38,7 +38,7 @@ def screen(rows: Rows, cuts: Array, basis: Basis) -> Ints | None:
 
 
 def notes_on_width(recipes: Iterable[Recipe], n_columns: int) -> tuple[str, ...]:
-    """A sentence for the summary of a model of so many columns of numbers, if its search for splits was screened."""
+    """A note for the summary of a model of so many columns, if its search for splits was screened."""
     searched = [recipe for recipe in recipes if recipe.growth.split_search == "score"]
     widths = [len(classifier.search_basis(n_columns)) for recipe in searched for classifier, _ in recipe.stages]
     if max(widths, default=0) <= UNSCREENED_FEATURES:

@@ -27,7 +27,7 @@ MIN_WIDTH = 2.0**-40  # narrower boxes leave no room for distinct float64 cuts
 
 @dataclass(frozen=True)
 class Candidates:
-    """All cuts of all axes of the nodes of a level, with the sums that tell them apart."""
+    """All cuts of all axes of the nodes of a level, with the sums from which they are scored."""
 
     cuts: Array  # (k, d, s)
     left_share: Array  # (s,) the same for every box
@@ -70,7 +70,7 @@ class Candidates:
         return Candidates(cuts, fractions, left, right, gradient, balance, moments, features)
 
     def pick(self, index: Ints) -> Splits:
-        """The splits of which index (k,) has one number for each node; candidates are counted axis by axis."""
+        """The splits with index (k,), one for each node; candidates are counted axis by axis."""
         axis, cut = np.divmod(index, self.cuts.shape[2])
         node = np.arange(len(index))
         left = self.left[node, axis, cut]

@@ -53,7 +53,7 @@ class DaskPieces:
             return joined(list(dask.compute(*self._pieces)))
 
     def chosen(self, pick: Pick, firsts: Sequence[int]) -> list[Piece]:
-        """The rows of every piece that are in a sample; the pieces begin with the rows `firsts`."""
+        """The rows of every piece that are in a sample; the pieces begin with the row numbers `firsts`."""
         return self._each(pick, firsts)
 
     def sample(self, firsts: Sequence[int], step: int) -> list[Piece]:
@@ -61,7 +61,7 @@ class DaskPieces:
         return self._each(take_rows, firsts, step)
 
     def _each(self, task: Callable[..., Piece], firsts: Sequence[int], *args: int) -> list[Piece]:
-        """What a task makes of every piece, the number of its first row and what else it needs."""
+        """The results of a task for every piece, the number of its first row and its other arguments."""
         lazy = delayed(task, pure=False)
         pieces = zip(self._pieces, firsts, strict=True)
         with _reachable(current_client()):
@@ -96,7 +96,7 @@ def current_client() -> Client | None:
 
 @contextlib.contextmanager
 def _reachable(client: Client | None) -> Iterator[None]:
-    """Turn the many errors of a connection that is lost into one."""
+    """Turn the various errors of a lost connection into one ConnectionError."""
     try:
         yield
     except (OSError, CancelledError) as error:
@@ -109,7 +109,7 @@ def _reachable(client: Client | None) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _on_workers(client: Client, tables: Sequence[Delayed], sizes: Ints) -> Iterator[tuple[Source, Source | None]]:
-    """Sources of training rows and of rows set aside, the two parts of every table; sizes (pieces, 2) counts them."""
+    """Sources of training rows and of rows set aside, the two parts of every table of sizes (pieces, 2)."""
     # Dask adds the operators of Delayed at run time, where mypy does not see them.
     parts = [[table[k] for table in tables] for k in range(2)]  # type: ignore[index]
     lazy = [_blocks(parts[k], sizes[:, k]) for k in range(2) if sizes[:, k].any()]

@@ -65,13 +65,13 @@ class RemoteError(Exception):
 
 
 class Journal:
-    """The operations that bring rows as they were read to where they are now."""
+    """The operations that lead from the rows as they were read to their current state."""
 
     def __init__(self) -> None:
         self.operations: list[Operation] = []
 
     def note(self, operation: Operation) -> None:
-        """Remember an operation that was done if it changes the rows; forget those that need not be repeated."""
+        """Remember an operation if it changes the rows; forget those that need not be repeated any more."""
         if operation.lasts is Span.NONE:
             return
         self.operations = [past for past in self.operations if past.lasts > operation.ends]
@@ -121,7 +121,7 @@ class DaskRows:
             self._homes[k] = self._result(k, future) or self._rebuild(k)
 
     def close(self) -> None:
-        """Delete the rows on all workers; without a scheduler they cannot be reached, and the fit matters more."""
+        """Delete the rows on all workers; without a scheduler this is impossible and skipped."""
         if self._client.status == "running":
             with contextlib.suppress(OSError):
                 self._client.run(forget, self._key, on_error="ignore")
@@ -177,9 +177,9 @@ class DaskRows:
         raise RuntimeError(_UNSTABLE)
 
     def _alive(self, homes: Sequence[str]) -> list[str]:
-        """Those of the addresses where there is still a worker, by a look now and then.
+        """Those of the addresses that still have a worker, checked now and then.
 
-        Only these are connected to: an attempt to reach a worker that is gone takes half a minute.
+        Only these are connected to, because an attempt to reach a lost worker takes half a minute.
         """
         if time.monotonic() - self._looked > _LOOK:
             self._workers, self._looked = set(self._client.nthreads()), time.monotonic()
@@ -234,7 +234,7 @@ def traffic() -> tuple[float, ...]:
 
 
 class _Pickler(pickle.Pickler):
-    """Kernels travel by name: numba would send their code and compile it again."""
+    """Pickles kernels by name; numba would send their code and compile it again."""
 
     def reducer_override(self, part: object) -> Any:  # a tuple, or NotImplemented as pickle wants it
         if isinstance(part, Dispatcher):
@@ -243,7 +243,7 @@ class _Pickler(pickle.Pickler):
 
 
 def dumps(part: object) -> bytes:
-    """Bytes that `pickle.loads` turns back into the part, where kernels are named only."""
+    """Bytes that `pickle.loads` turns back into the object, with kernels by name."""
     buffer = io.BytesIO()
     _Pickler(buffer, protocol=5).dump(part)
     return buffer.getvalue()
@@ -261,7 +261,7 @@ def _kernel(module: str, name: str) -> Kernel:
 class Site:
     """Consecutive blocks on a worker.
 
-    place: the number of the first of them, and of all blocks; clock: how many requests they have answered.
+    place: the number of the first of them, and of all blocks; clock: the number of requests answered so far.
     """
 
     def __init__(self, tables: Sequence[Columns], firsts: Sequence[int], place: tuple[int, int], clock: int) -> None:
@@ -275,7 +275,7 @@ class Site:
         return request(self._local)
 
     def answer(self, clock: int, payload: bytes) -> bytes | None:
-        """The pickled answer to request number `clock`, which is performed once; None if it is not the next or last."""
+        """The pickled answer to request number `clock`, performed once; None if it is neither the next nor the last."""
         if clock == self._clock:
             self._last = dumps(self.perform(pickle.loads(payload)))
             self._clock += 1
@@ -324,7 +324,7 @@ class Failure:
 async def answer(
     key: str, wanted: Sequence[tuple[str, int]], clock: int, payload: bytes, dask_worker: Worker
 ) -> dict[int, tuple[bytes, float]] | Failure:
-    """What the wanted sites of this worker answer, as far as they are here and up to date, or what went wrong."""
+    """The answers of the wanted sites of this worker that are here and up to date, or what went wrong."""
 
     def work() -> dict[int, tuple[bytes, float]]:
         answers = {}

@@ -1,4 +1,4 @@
-"""A table in memory as a table in pieces: large ones are learnt from as files are."""
+"""A table in memory as a table in pieces: large tables are fitted in the same way as files."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Everything that can be asked of rows: one class for each operation, with what it takes and what it returns.
+"""All operations on rows: one class for each, with its arguments and result.
 
-A source runs operations on its shards and blocks wherever they are. On a cluster they travel as they are, so they hold
-no rows. Each class says how long what it changes matters (`lasts`) and which changes before it matter no longer
-(`ends`): rows that are lost with a worker are read again, and only the changes that still matter are repeated.
+A source runs operations on its shards and blocks wherever they are. On a cluster they are sent to the workers, so they
+hold no rows. Each class declares how long its change of the rows matters (`lasts`) and which earlier changes it makes
+irrelevant (`ends`): rows that are lost with a worker are read again, and only changes that still matter are repeated.
 """
 
 from __future__ import annotations

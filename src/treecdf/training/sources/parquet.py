@@ -70,7 +70,7 @@ class ParquetPieces:
     def sizes(self) -> Ints:
         """Rows of every piece, and how many of them have a weight above zero, (pieces, 2).
 
-        Without weights the files' footers know; with weights their column is read and no other.
+        Without weights the counts come from the files' footers; with weights only their column is read.
         """
         if self._weight is not None:
             weights = (frame[self._weight].to_numpy() for frame in self._frames([self._weight]))
@@ -110,7 +110,7 @@ class ParquetPieces:
         return spilled(pieces, sizes, self._directory, pool)
 
     def _handed_out(self) -> Iterator[Piece]:
-        """All pieces; what was read already is handed out once, so that memory is free again."""
+        """All pieces; pieces in memory are handed out once and then forgotten, to free memory."""
         if not self._read_already:
             yield from self._pieces()
         while self._read_already:
@@ -153,7 +153,7 @@ class ParquetPieces:
 
 @dataclass(frozen=True)
 class _File:
-    """A Parquet file, with what tells whether somebody has written to it since it was opened."""
+    """A Parquet file, with marks by which a change since it was opened is noticed."""
 
     fragment: pyarrow.dataset.ParquetFileFragment
     filesystem: pyarrow.fs.FileSystem
@@ -181,7 +181,7 @@ class _File:
         self._check()
 
     def _check(self) -> None:
-        """Complain if the file is another one than it was at first."""
+        """Raise an error if the file has changed since it was opened."""
         if _stamp(self.filesystem, self.fragment.path) != self.stamp:
             raise ValueError(
                 f"{self.fragment.path} was changed by somebody: expected the same rows from begin to end of a fit."

@@ -1,4 +1,4 @@
-"""A table in pieces: frames or arrays of consecutive rows, as files and Dask collections have them."""
+"""A table in pieces: frames or arrays of consecutive rows, from files and Dask collections."""
 
 from __future__ import annotations
 
@@ -60,11 +60,11 @@ class Pieces(Protocol):
 
 @dataclass(frozen=True)
 class Pick:
-    """A random sample of the rows, drawn by what they hold, or by their groups: their order does not matter.
+    """A random sample of the rows, drawn by their contents or groups, so that their order does not matter.
 
-    Groups are in it as a whole, or not at all; so are up to 8 copies of a row in a piece. Of more, as outcomes and
-    covariates on few values have, there is a share in it: else a sample would hold all rows with one outcome and none
-    with another.
+    Groups are in it completely or not at all; so are up to 8 copies of a row in a piece. Of more copies, which occur if
+    outcomes and covariates have few values, a share is in it; otherwise a sample could have all rows with one outcome
+    and none with another.
     """
 
     share: float  # of the rows, between 0 and 1
@@ -98,7 +98,7 @@ class Pick:
 
 @dataclass(frozen=True)
 class PieceReader:
-    """Reads pieces by what is known of the columns, and divides them into training and validation rows."""
+    """Reads pieces by the schema of the columns, and divides them into training and validation rows."""
 
     schema: Schema
     bounds: Sequence[Bound]  # of each outcome
@@ -150,7 +150,7 @@ def _weights_of(mask: Bools, weight: Given | None) -> Array:
 
 @contextlib.contextmanager
 def naming_rows(first: int, n: int) -> Iterator[None]:
-    """Complaints name the n rows, of which `first` is the first."""
+    """Within this block error messages name the n rows of the piece, of which `first` is the first."""
     try:
         yield
     except ValueError as error:

@@ -1,9 +1,9 @@
-"""Where the rows are: the grower asks this source for sums over all rows and never indexes a row itself.
+"""Sums over all rows, wherever these are: the grower asks a source and never accesses a single row.
 
-Rows are cut into shards of fixed size; a pass runs a kernel on every shard and adds up what they return, in the order
-of the shards of a block; the sum of all blocks is that of their first half and their second half, and so on down. So
-the result depends neither on the number of threads nor on where the blocks are: in memory, in files, on other machines,
-which add up the halves they have.
+Rows are cut into shards of fixed size; a pass runs a kernel on every shard and adds up the results, in the order of
+the shards of a block; the sum of all blocks is that of their first half and their second half, and so on down. So the
+result depends neither on the number of threads nor on where the blocks are: in memory, in files, or on other machines,
+which add up the halves that they have.
 """
 
 from __future__ import annotations
@@ -190,9 +190,10 @@ def locate_blocks(source: Source, standardize: Standardizer, base: Base) -> Loca
 
 
 class Rows:
-    """Rows of a source, by default in memory. x (n, q) standardised, u (n, d) in the unit cube, weight (n,).
+    """Rows of a source, by default in memory: x (n, q) standardised, u (n, d) in the unit cube, weight (n,).
 
-    Operations that return nothing wait for the next one that does, so that a block is visited once for all of them.
+    Operations that return nothing wait for the next one that returns something, so that a block is visited once for
+    all.
     """
 
     def __init__(self, x: Array, u: Array, weight: Array, pool: Executor | None = None) -> None:
@@ -237,7 +238,10 @@ class Rows:
         return sum_of_all(self._source.sum_shards(self._take_waiting(), Sums(kernel, view, args, shapes)))
 
     def add(self, kernel: Kernel, args: tuple[object, ...], shapes: Shapes) -> list[Array]:
-        """As `sum`, for x-trees. Their histograms are larger than a shard: one serves all shards of a block."""
+        """Run a kernel of x-trees as `sum` does.
+
+        Histograms are larger than a shard, so all shards of a block add to the same one.
+        """
         return sum_of_all(self._source.sum_blocks(self._take_waiting(), BlockSums(kernel, args, shapes)))
 
     def bins(self, n_bins: int) -> Bins:
@@ -274,11 +278,11 @@ class Rows:
         self._waiting.append(ops.Restore())
 
     def _ask(self, operation: ShardOperation[R]) -> list[R]:
-        """What an operation returns for each shard, after those that wait."""
+        """What an operation returns for each shard, after the waiting operations."""
         return self._source.ask_shards(self._take_waiting(), operation)
 
     def _take_waiting(self) -> list[ShardOperation[None]]:
-        """The operations that wait; they wait no longer."""
+        """The waiting operations, which are then no longer waiting."""
         waiting, self._waiting = self._waiting, []
         return waiting
 
@@ -290,7 +294,7 @@ def _joined(parts: Sequence[tuple[Array, Array]]) -> tuple[Array, Array]:
 
 
 def _reserve(rng: np.random.Generator, n: int) -> GeneratorState:
-    """State of a PCG64 from which every shard takes its own of n numbers; it goes on as if it had drawn them."""
+    """State of a PCG64 from which every shard takes its own of n numbers; rng continues after these."""
     generator = rng.bit_generator
     if not isinstance(generator, np.random.PCG64):
         raise TypeError(f"Expected a generator with PCG64; got one with {type(generator).__name__}.")

@@ -28,7 +28,7 @@ D = TypeVar("D", bound=np.generic)
 
 
 class ForwardMap(Protocol):
-    """What `Shard.apply` moves the rows with, such as a grown tree."""
+    """A map that `Shard.apply` moves the rows with, such as a grown tree."""
 
     def forward_and_log_det(self, u: Array, x: Array) -> tuple[Array, Array]:
         """Return the images of u (n, m, d) and the log-determinants (n, m)."""
@@ -36,7 +36,7 @@ class ForwardMap(Protocol):
 
 
 class ArrayStore(Protocol):
-    """Where the arrays of rows are if not in memory."""
+    """A store of the arrays of rows outside of memory."""
 
     def put(self, name: str, rows: slice, values: NDArray[D]) -> NDArray[D]:
         """Write the values of some rows; return an array that reads them from the store."""
@@ -48,7 +48,7 @@ class ArrayStore(Protocol):
 
 
 class LocatedBlock(NamedTuple):
-    """What `Block.locate` found in a block."""
+    """Counts and sums that `Block.locate` returns for a block."""
 
     n_inside: int  # rows inside the box
     weight: float  # of all rows
@@ -57,7 +57,7 @@ class LocatedBlock(NamedTuple):
 
 
 class Shard:
-    """A slice of the rows and its place in the tree that is being grown.
+    """A slice of the rows, and their nodes in the tree that is being grown.
 
     x (m, q), u (m, d), weight (m,); first: the number of its first row. `order` lists the rows that are still in a
     growing node, node by node; those of node k are order[start[k]:start[k + 1]].
@@ -150,7 +150,7 @@ class Shard:
         (self.u, self.log_density), self._at = self._kept, self._kept_at
 
     def drop_work_arrays(self) -> None:
-        """Free the features in node order if those of all shards take too much memory; they are made again."""
+        """Free the features in node order if those of all shards need too much memory; they are computed again."""
         if self._sorted is not None and self._exceeds_budget(8 * (len(self._sorted[0]) + 2)):
             self._sorted, self._is_sorted, self._is_labelled = None, False, False
 
@@ -186,7 +186,7 @@ class Shard:
         return self._sorted
 
     def _put(self, name: str, values: NDArray[D]) -> NDArray[D]:
-        """The values themselves, or from the store if there is one."""
+        """The values, as they are or read from the store if there is one."""
         rows = slice(self._first, self._first + len(self.x))
         return values if self._store is None else self._store.put(name, rows, values)
 
@@ -237,7 +237,7 @@ class Block:
         return LocatedBlock(len(self.x), total, float(self.weight.sum()), log_density)
 
     def _put(self, name: str, values: Array) -> Array:
-        """The values themselves, or from the store if there is one."""
+        """The values, as they are or read from the store if there is one."""
         rows = slice(self.rows.start, self.rows.start + len(values))
         return values if self._store is None else self._store.put(name, rows, values)
 

@@ -1,4 +1,4 @@
-"""Rows in files: blocks whose arrays are mapped into memory only while somebody works on them."""
+"""Rows in temporary files: blocks whose arrays are mapped into memory only while they are used."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ D = TypeVar("D", bound=np.generic)
 
 
 class Spill:
-    """Arrays of n rows in files without a name, which vanish with the process.
+    """Arrays of n rows in unnamed files, which vanish with the process.
 
-    The space of a file is reserved before it is mapped: a write to a map of which the disk has no room ends the
-    interpreter.
+    The space of a file is reserved before it is mapped, because a write to a mapped page for which the disk has no room
+    kills the interpreter.
     """
 
     def __init__(self, n_rows: int, directory: str | None = None) -> None:
@@ -104,7 +104,7 @@ class Spill:
 
 
 def _mapped_file(size: int, directory: str | None) -> mmap.mmap:
-    """A map of a new file without a name, all of whose bytes have a place on the disk."""
+    """A map of a new unnamed file, with disk space reserved for all of its bytes."""
     with tempfile.TemporaryFile(dir=directory) as file:
         _reserve_space(file, size)
         return mmap.mmap(file.fileno(), size)
