@@ -31,10 +31,6 @@ def _less_trees(plan):
     return replace(plan, conditional=replace(plan.conditional, max_trees=0))
 
 
-def _less_flows(plan):
-    return replace(plan, joint={})
-
-
 # What each part is in words, and the plan without it
 PARTS: dict[str, tuple[str, Callable]] = {
     "polynomial": ("polynomials of the mean", _less_learners("polynomial")),
@@ -47,7 +43,6 @@ PARTS: dict[str, tuple[str, Callable]] = {
     "mixture": ("boosted mixture", _less_mixtures("mixture")),
     "network": ("network mixture", _less_mixtures("network")),
     "mixtures": ("both mixtures", _less_mixtures("mixture", "network")),
-    "box_flows": ("joint flows of several outcomes", _less_flows),
 }
 METHODS = tuple(f"without_{part}" for part in PARTS)
 

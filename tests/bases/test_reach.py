@@ -161,7 +161,7 @@ def test_intervals_outside_are_not_narrower_than_inside(name):
         assert (width(model.predict_distribution(distance * edges)) > 0.995 * inside).all()
 
 
-def test_the_default_with_families_of_box_flows_widens_too():
+def test_the_default_widens_too():
     model = TreeFlowRegressor(max_trees=20, random_state=0).fit(X, Y)
     inside, outside = model.predict_distribution([[0.9, 0.0, 0.0], [3.0, 0.0, 0.0]])[:2].std()
     assert outside > 2 * inside

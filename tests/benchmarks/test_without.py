@@ -25,7 +25,7 @@ def _parts(plan) -> set[str]:
     has = {{"network": "network_mean"}.get(kind, kind) for kind in kinds} | set(plan.mixtures)
     has |= {"nearness"} if any(stack.n_remembered for stack in stacks) else set()
     has |= {"flow_trees"} if plan.conditional.max_trees else set()
-    return has | ({"box_flows"} if plan.joint else set())
+    return has
 
 
 @pytest.fixture

@@ -468,7 +468,7 @@ def bimodal(**settings):
 def test_two_modes_give_weight_to_families_that_see_shapes():
     model = bimodal()
     weights = dict(zip([family.name for family in model.families_], model.family_weights_, strict=True))
-    assert sum(weights[name] for name in weights.keys() & {"mixture", "network", "smooth"}) > 0.5
+    assert sum(weights[name] for name in weights.keys() & {"mixture", "network"}) > 0.5
     assert sum(weights.values()) == pytest.approx(1.0)
     x, y = two_modes(1, 500)
     alone = TreeFlowRegressor(base="conditional", c0=0.2, random_state=0).fit(*two_modes(0, 400))
@@ -487,25 +487,31 @@ def test_families_mix_whatever_the_weights_inside_them(weights):
 
 
 def test_joint_and_chained_flows_are_weighed_together(monkeypatch):
-    """A ring: neither outcome has a mean worth knowing."""
+    """A ring of points that come twice: neither outcome has a mean worth knowing."""
     monkeypatch.setattr(treecdf.training.ensemble, "_WORTH_A_FAMILY_IN_ALL", 0.0)
     monkeypatch.setattr(treecdf.training.ensemble, "_SURE", 0.0)
     monkeypatch.setattr(treecdf.training.ensemble, "_HOPELESS", np.inf)
     rng = np.random.default_rng(0)
     x, angle = rng.uniform(-1, 1, (200, 1)), rng.uniform(0, 2 * np.pi, 200)
     y = np.column_stack([np.cos(angle), np.sin(angle)]) * (2 + x) + 0.1 * rng.normal(size=(200, 2))
+    y = np.repeat(y[::2], 2, axis=0)
     model = TreeFlowRegressor(random_state=0, c0=0.3, max_trees=15).fit(x, y)
     assert model.family_weights_.sum() == pytest.approx(1.0)
     names = {family.name for family in model.families_}
-    assert names <= {"chain 0 1", "smooth", "deep"}
-    assert names & {"smooth", "deep"}
+    assert names <= {"chain 0 1", "repeats"}
+    assert "repeats" in names
     flat = [member.forward_and_log_det(y[:, None], x)[1][:, 0] for member in model.mixture_.members]
     expected = logsumexp(np.array(flat) + model.mixture_.log_weights[-1][:, None], axis=0)
     np.testing.assert_allclose(model.log_prob(x, y), expected, rtol=1e-9)
 
 
+def joint_families(settings):
+    """The joint families of two outcomes that come in the same combinations."""
+    read = read_settings(TreeFlowRegressor(**settings).get_params(deep=False))
+    return make_plan(read, N, 1, [(None, None)] * 2, has_repeats=True).joint
+
+
 def test_own_stages_or_a_named_structure_leave_joint_families_out():
     for settings in ({"stages": [Stage(Logistic(), 2)]}, {"structure": "chain"}, {"effort": "fast"}):
-        plan = make_plan(read_settings(TreeFlowRegressor(**settings).get_params(deep=False)), N, 1, [(None, None)] * 2)
-        assert not plan.joint
-    assert make_plan(read_settings(TreeFlowRegressor().get_params(deep=False)), N, 1, [(None, None)] * 2).joint
+        assert not joint_families(settings)
+    assert joint_families({})

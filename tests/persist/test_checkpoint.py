@@ -31,6 +31,7 @@ ROOT = Path(__file__).parents[2]
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(60, 3))
 Y = X[:, :2] + RNG.normal(size=(60, 2))
+TWICE = np.repeat(Y[::2], 2, axis=0)  # outcomes in the same combinations, which get joint flows beside the chain
 WEIGHT = RNG.uniform(0.5, 2.0, size=60)
 FRAME = pd.DataFrame({"gap": np.where(X[:, 0] > 1, np.nan, X[:, 0]), "name": [f"n{round(v)}" for v in 4 * X[:, 1]]})
 FEW = {"max_trees": 4, "early_stopping_window": 2, "random_state": 0}
@@ -44,7 +45,7 @@ FITS = {
     "two stages": (BOX, (X, Y[:, 0]), {}),
     "conditional base": ({**FAST, "random_state": 2}, (X, Y[:, 0]), {}),
     "nearness": (FAST, PAIRS, {}),
-    "chain and joint flows": (FEW, (X, Y, WEIGHT), {}),
+    "chain and joint flows": (FEW, (X, TWICE, WEIGHT), {}),
     "validation table": ({"structure": "chain", **FAST}, (X, Y, WEIGHT), VALIDATION),
     "rotations": ({"rotations": 3, "weights": "stacked", "regions": 2, **BOX}, (X, Y), {}),
     "no early stopping": ({**NEVER, "max_trees": 12}, (X, Y[:, 0]), {}),
@@ -466,7 +467,7 @@ def test_an_interrupt_keeps_the_families_so_far(interrupt_at):
     whole = fit("chain and joint flows")
     n_folds, rounds = 5, np.bincount(whole.history_["member"])
     interrupt_at(n_folds * int(rounds[:2].sum()) + 2)  # the second tree after those of the two links of the chain
-    match = "some trees of 1 .*, 3 of 4 flows of the family 'smooth', 4 of 4 flows of the family 'deep'"
+    match = "some trees of 1 .*, 3 of 4 flows of the family 'repeats'"
     with pytest.warns(UserWarning, match=match):
         model = fit("chain and joint flows", on_interrupt="keep")
     assert model.families_[0].name == "chain 0 1"

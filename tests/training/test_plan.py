@@ -29,6 +29,11 @@ def plan(n=500, q=3, bounds=(FREE,), **settings):
     return make_plan(settings_of(TreeFlowRegressor(**settings)), n, q, list(bounds))
 
 
+def repeats(bounds=(FREE, FREE), **settings):
+    """The plan for several outcomes that come in the same combinations."""
+    return make_plan(settings_of(TreeFlowRegressor(**settings)), 500, 3, list(bounds), has_repeats=True)
+
+
 def offered(found, n=500, q=3):
     return [learner.name for learner in found.base(n, q).learners]
 
@@ -38,10 +43,10 @@ def offered(found, n=500, q=3):
 # Outcomes, rows and settings; whether there are flows on a conditional base, and which others with which base.
 CASES = {
     "one outcome": (1, 500, {}, True, {}),
-    "two outcomes": (2, 500, {}, True, {"smooth": "student", "deep": "student"}),
-    "three outcomes": (3, 500, {}, True, {"smooth": "student", "deep": "student"}),
+    "two outcomes": (2, 500, {}, True, {}),
+    "three outcomes": (3, 500, {}, True, {}),
     "many covariates": (1, 500, {"q": 20}, True, {}),
-    "many covariates, two outcomes": (2, 500, {"q": 20}, True, {"trees": "student"}),
+    "many covariates, two outcomes": (2, 500, {"q": 20}, True, {}),
     "many rows": (1, 50_000, {}, True, {}),
     "many rows of two outcomes": (2, 50_000, {}, True, {}),
     "few rows": (1, 20, {}, False, {"joint": "box"}),
@@ -51,7 +56,7 @@ CASES = {
     "few rows, but a chain": (2, 10, {"structure": "chain"}, True, {}),
     "a fast fit": (1, 500, {"effort": "fast"}, True, {}),
     "a fast fit of two outcomes": (2, 500, {"effort": "fast"}, True, {}),
-    "the best fit": (2, 500, {"effort": "best"}, True, {"smooth": "student", "deep": "student"}),
+    "the best fit": (2, 500, {"effort": "best"}, True, {}),
     "a conditional base": (1, 500, {"base": "conditional"}, True, {}),
     "regressors": (2, 500, {"base": [Ridge(), LinearRegression()]}, True, {}),
     "a box": (1, 500, {"base": "box"}, False, {"joint": "box"}),
@@ -64,7 +69,7 @@ CASES = {
     "joint flows of one outcome": (1, 500, {"structure": "joint"}, True, {}),
     "rotations": (2, 500, {"rotations": 3}, False, {"joint": "student"}),
     "rotations of one outcome": (1, 500, {"rotations": 3}, True, {}),
-    "no rotations": (2, 500, {"rotations": 0}, True, {"smooth": "student", "deep": "student"}),
+    "no rotations": (2, 500, {"rotations": 0}, True, {}),
     "own stages": (1, 500, {"stages": [Stage(Constant(), 2)]}, True, {}),
     "own stages of joint flows": (
         2,
@@ -74,15 +79,17 @@ CASES = {
         {"joint": "student"},
     ),
     "bounds": (1, 500, {"bounds": [ABOVE_ZERO]}, True, {}),
-    "bounds of one of two outcomes": (2, 500, {"bounds": [FREE, ABOVE_ZERO]}, True, {"smooth": "box", "deep": "box"}),
+    "bounds of one of two outcomes": (2, 500, {"bounds": [FREE, ABOVE_ZERO]}, True, {}),
     "joint flows with bounds": (2, 500, {"structure": "joint", "bounds": [FREE, ABOVE_ZERO]}, False, {"joint": "box"}),
 }
 
 
 def test_outcomes_that_come_again_together_get_a_family_for_it():
     model = TreeFlowRegressor()
-    assert list(make_plan(settings_of(model), 500, 20, [FREE] * 2, has_repeats=True).joint) == ["repeats", "trees"]
-    assert list(make_plan(settings_of(model), 500, 20, [FREE] * 2, has_repeats=False).joint) == ["trees"]
+    for q in (1, 20):
+        assert list(make_plan(settings_of(model), 500, q, [FREE] * 2, has_repeats=True).joint) == ["repeats"]
+        assert list(make_plan(settings_of(model), 500, q, [FREE] * 2, has_repeats=False).joint) == []
+    assert make_plan(settings_of(model), 500, 2, [FREE, ABOVE_ZERO], has_repeats=True).joint["repeats"].base == "box"
     assert list(make_plan(settings_of(model), 500, 20, [FREE], has_repeats=True).joint) == []
     assert make_plan(settings_of(TreeFlowRegressor(effort="fast")), 500, 20, [FREE] * 2, has_repeats=True).joint == {}
 
@@ -145,12 +152,8 @@ def test_stages_are_those_that_suit_the_base():
         return [type(classifier) for classifier, _ in recipe.stages]
 
     found = plan(bounds=[FREE, FREE])
-    assert (
-        classifiers(found.conditional) == classifiers(plan(q=20, bounds=[FREE, FREE]).joint["trees"]) == [BoostedTrees]
-    )
-    assert classifiers(found.joint["smooth"]) == classifiers(found.joint["deep"]) == [Logistic]
-    assert found.joint["smooth"].stages[0][0].basis == "auto"
-    assert found.joint["deep"].stages[0][1] > found.joint["smooth"].stages[0][1]
+    assert classifiers(found.conditional) == [BoostedTrees]
+    assert classifiers(repeats().joint["repeats"]) == [Constant, MLP]
     assert classifiers(plan(base="box").joint["joint"]) == [Logistic, MLP]
 
 
@@ -174,7 +177,7 @@ def test_folds_grow_with_the_effort_and_shrink_with_the_rows():
 @pytest.mark.parametrize("d", [2, 3, 5])
 def test_automatic_joint_flows_are_turned(d):
     """Every plane by as many angles as the effort allows, at least two."""
-    default, best = (plan(effort=effort, bounds=[FREE] * d).rotations for effort in ("default", "best"))
+    default, best = (repeats([FREE] * d, effort=effort).rotations for effort in ("default", "best"))
     planes = d * (d - 1) // 2
     assert len(best) >= len(default) >= planes + 1
     assert len(best) > len(default) or d == 5
@@ -186,7 +189,7 @@ def test_automatic_joint_flows_are_turned(d):
 
 
 def test_what_cannot_be_turned_has_members_that_set_aside_other_rows():
-    default, best = (plan(effort=effort, bounds=[FREE, ABOVE_ZERO]).rotations for effort in ("default", "best"))
+    default, best = (repeats([FREE, ABOVE_ZERO], effort=effort).rotations for effort in ("default", "best"))
     assert set(default) == set(best) == {None}
     assert 1 < len(default) < len(best)
 
@@ -225,7 +228,7 @@ def test_every_outcome_comes_first_once_and_last_once_in_the_best_orders():
 def test_trees_on_a_conditional_base_see_some_of_the_rows_unless_told_otherwise():
     found = plan(bounds=[FREE, FREE])
     assert found.conditional.growth.subsample == 0.7  # as documented
-    assert found.joint["smooth"].growth.subsample == 1.0
+    assert repeats().joint["repeats"].growth.subsample == 0.7
     assert plan(base="box").joint["joint"].growth.subsample == 1.0
     for settings in ({}, {"base": "box"}):
         told = plan(subsample=0.4, **settings)
@@ -247,17 +250,15 @@ def test_fast_and_huge_fits_have_fewer_trees():
     assert limits(50_000, max_trees=50) == (50, 10)
 
 
-def test_deep_trees_go_down_to_few_rows():
-    for given in (20, 2):
-        found = plan(bounds=[FREE, FREE], min_samples_node=given)
-        assert found.joint["smooth"].growth.min_samples_node == given
-        assert found.joint["deep"].growth.min_samples_node <= given
-    assert plan(bounds=[FREE, FREE], min_samples_node=20).joint["deep"].growth.min_samples_node < 20
+def test_trees_of_repeats_go_down_to_few_rows():
+    for given, least in ((20, 5), (2, 2)):
+        assert repeats(min_samples_node=given).joint["repeats"].growth.min_samples_node == least
 
 
 def test_settings_reach_every_recipe():
-    found = plan(bounds=[FREE, FREE], c0=0.2, gamma=0.3, eta=0.4, grid_size=7, max_trees=9, early_stopping_window=4)
-    for recipe in (found.conditional, *found.joint.values()):
+    given = {"c0": 0.2, "gamma": 0.3, "eta": 0.4, "grid_size": 7, "max_trees": 9, "early_stopping_window": 4}
+    two = {"bounds": [FREE, FREE], **given}
+    for recipe in (plan(**two).conditional, plan(base="box", **two).joint["joint"]):
         growth = recipe.growth
         assert (growth.c0, growth.gamma, growth.eta, growth.grid_size) == (0.2, 0.3, 0.4, 7)
         assert (recipe.max_trees, recipe.window) == (9, 4)

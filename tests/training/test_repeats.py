@@ -88,14 +88,15 @@ def test_members_trained_in_other_processes_give_one_warning(n_jobs):
     assert f"stage 0 of the family 'joint' ended after {numbers[0]} to {numbers[-1]} trees" in told[0]
 
 
-def keep_second_of_three(left_out, weight):
-    """What takes the place of `weigh_families`: of three families the second alone, else the first."""
-    return [int(left_out.shape[1] == 3)], np.ones(1)
+def keep_second_of_two(left_out, weight):
+    """What takes the place of `weigh_families`: of two families the second alone, else the first."""
+    return [int(left_out.shape[1] == 2)], np.ones(1)
 
 
 @pytest.mark.parametrize("kept", [True, False])
 def test_only_families_that_are_kept_are_told_of(kept, monkeypatch):
-    """The rule is drawn in here, so that all families of the default model break it."""
+    """The rule is drawn in here, so that all families break it, and those of repeats are told of like any other."""
+    monkeypatch.setattr(treecdf.flows.summary, "_FOR_REPEATS", "")
     monkeypatch.setattr(treecdf.training.boosting, "_LARGEST_LOG_DENSITY", -np.inf)
     monkeypatch.setattr(treecdf.training.ensemble, "_HOPELESS", np.inf)
     monkeypatch.setattr(treecdf.training.ensemble, "_NOT_WORTH_IT", -np.inf)  # no mixtures
@@ -105,11 +106,12 @@ def test_only_families_that_are_kept_are_told_of(kept, monkeypatch):
         return list(range(n_kept)), np.full(n_kept, 1 / n_kept)
 
     monkeypatch.setattr(treecdf.training.ensemble, "weigh_families", keep)
-    model, (told,) = quietly(TreeFlowRegressor(max_trees=3, random_state=0).fit, X, PAIRS)
+    twice = np.repeat(PAIRS[::2], 2, axis=0)[: len(X)]
+    model, (told,) = quietly(TreeFlowRegressor(max_trees=3, random_state=0).fit, X, twice)
     assert model.history_["too_dense"].any()
     for text in (told, model.summary()):
         assert "stage 0 of the family 'chain 0 1' ended" in text
-        assert ("stage 0 of the family 'smooth' ended" in text) == kept
+        assert ("stage 0 of the family 'repeats' ended" in text) == kept
 
 
 def test_the_family_for_outcomes_that_repeat_is_noted_without_a_warning(monkeypatch):
@@ -117,7 +119,7 @@ def test_the_family_for_outcomes_that_repeat_is_noted_without_a_warning(monkeypa
     monkeypatch.setattr(treecdf.training.boosting, "_LARGEST_LOG_DENSITY", -np.inf)
     monkeypatch.setattr(treecdf.training.ensemble, "_HOPELESS", np.inf)
     monkeypatch.setattr(treecdf.training.ensemble, "_NOT_WORTH_IT", -np.inf)  # no mixtures
-    monkeypatch.setattr(treecdf.training.ensemble, "weigh_families", keep_second_of_three)
+    monkeypatch.setattr(treecdf.training.ensemble, "weigh_families", keep_second_of_two)
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(60, 4)), np.repeat(rng.normal(size=(20, 2)), 3, axis=0)
     model = TreeFlowRegressor(max_trees=3, random_state=0).fit(x, y)  # warnings are errors

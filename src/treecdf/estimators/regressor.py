@@ -61,8 +61,8 @@ class TreeFlowRegressor(Predictions, RegressorMixin, BaseEstimator):
         How many learners, folds and flows are tried where other parameters are "auto" or None.
     structure : "auto", "chain" or "joint"
         Several outcomes: "chain" factorises p(y1 | x) p(y2 | x, y1) ... into flows of one outcome, "joint" trains flows
-        of all outcomes at once, "auto" trains chains, up to 5,000 rows also joint flows (unless the effort is "fast"),
-        and weighs them by the likelihood of left-out rows.
+        of all outcomes at once. "auto" trains chains; of outcomes that come in the same combinations again and again,
+        up to 5,000 rows, also joint flows (unless the effort is "fast"), weighed by the likelihood of left-out rows.
     base : "auto", "conditional", "mixture", "network", "unconditional", "box", "student", "normal", or regressors
         The map that comes before the trees. "conditional": a mixture of Student t or normal distributions whose
         locations, scales and weights depend on x, learnt by a stack of regressors and by boosted trees from

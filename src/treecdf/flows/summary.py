@@ -26,10 +26,7 @@ KINDS = {
     "network": "a flow of one outcome on a network mixture",
     "joint": "flows of all outcomes",
     "refined": "a flow on the model of a sample of the rows",
-    "smooth": "flows on an unconditional base, with smooth nodes",
-    "deep": "flows on an unconditional base, with deep trees",
     "repeats": "flows on an unconditional base, for outcomes that come again in the same combinations",
-    "trees": "flows on an unconditional base, with boosted trees at the nodes",
 }
 _FOR_REPEATS = "repeats"  # the family of outcomes that come again in the same combinations (ADR 16)
 

@@ -32,13 +32,11 @@ TREES_ON_MANY_ROWS = 300
 # Nats, all left-out rows together, that trees on a conditional base have to gain, or there are none: on linear normal
 # truths of 200 rows up to a dozen were kept for .1 to .2 nats in all.
 WORTH_TREES = 2.0
-# Covariates up to which hinges at the nodes take the place of boosted trees (ADR 10).
-MOST_SMOOTH_COVARIATES = 3
 # Rows from which on there is a conditional base: folds of fewer are too small to learn from.
 FEWEST_ROWS_OF_CONDITIONAL = 40
 # Share of the rows that each tree on a conditional base is grown on.
 SUBSAMPLE = 0.7
-# Rows up to which flows of all of several outcomes are tried beside the chain, to bound time.
+# Rows up to which joint flows of outcomes in the same combinations are tried beside the chain, to bound time.
 MOST_ROWS_OF_JOINT_FLOWS = 5000
 # Outcomes up to which penalty="auto" counts once a row: Squares .073 for .085, but skillcraft -2.05 for -1.93 (ADR 22).
 MOST_OUTCOMES_OF_ROW_PENALTY = 2

@@ -28,7 +28,6 @@ from treecdf.training.defaults import (
     MEMBERS,
     MOST_OUTCOMES_OF_ROW_PENALTY,
     MOST_ROWS_OF_JOINT_FLOWS,
-    MOST_SMOOTH_COVARIATES,
     ROTATIONS,
     ROWS_OF_DEEP_NODE,
     ROWS_OF_LOOK,
@@ -54,9 +53,6 @@ PAPER_SETTINGS = {
     "resolution": None,
 }
 JOINT_STAGES = (Stage(Logistic(), max_depth=6), Stage(MLP((4, 4)), max_depth=4))
-TREE_STAGES = (Stage(BoostedTrees(), max_depth=6),)
-SMOOTH_STAGES = (Stage(Logistic(basis="auto"), max_depth=6),)
-DEEP_STAGES = (Stage(Logistic(), max_depth=10),)
 REPEAT_STAGES = (Stage(Constant(), max_depth=10), Stage(MLP((4, 4)), max_depth=4))
 CONDITIONAL_STAGES = (Stage(BoostedTrees(rounds=1, max_depth=2), max_depth=4),)
 REFINING_STAGES = (Stage(BoostedTrees(rounds=1, max_depth=4), max_depth=4),)
@@ -127,8 +123,8 @@ def make_plan(
             if not _is_mixture_alone(settings, sample):
                 mixtures["mixture"] = partial(default_mixture, effort=settings.effort)
             mixtures["network"] = partial(default_network_mixture, effort=settings.effort)
-        if d > 1 and _is_all_automatic(settings) and n <= MOST_ROWS_OF_JOINT_FLOWS:
-            joint = _joint_families(replace(recipe, base=_unconditional("auto", bounds)), q, has_repeats)
+        if d > 1 and has_repeats and _is_all_automatic(settings) and n <= MOST_ROWS_OF_JOINT_FLOWS:
+            joint["repeats"] = _recipe_of_repeats(replace(recipe, base=_unconditional("auto", bounds)))
             rotations = _auto_rotations(settings.effort, bounds)
     else:
         stages = _read_stages(settings.stages, JOINT_STAGES)
@@ -227,20 +223,10 @@ def _auto_rotations(effort: str, bounds: Sequence[Bound]) -> list[Array | None]:
     return rotation_matrices(max(2, ROTATIONS[effort] // (d * (d - 1) // 2)), d)
 
 
-def _joint_families(recipe: Recipe, q: int, has_repeats: bool) -> dict[str, Recipe]:
-    """Recipes of flows of several outcomes on unconditional bases, for shapes that chains of mixtures cannot have."""
-    usual = recipe.growth
-    deep = replace(usual, min_samples_node=min(ROWS_OF_DEEP_NODE, usual.min_samples_node))
-    if q > MOST_SMOOTH_COVARIATES:
-        families = {}
-        if has_repeats:
-            families["repeats"] = replace(recipe, stages=_read_stages(None, REPEAT_STAGES), growth=_quick(deep))
-        families["trees"] = replace(recipe, stages=_read_stages(None, TREE_STAGES), growth=_quick(usual))
-        return families
-    return {
-        "smooth": replace(recipe, stages=_read_stages(None, SMOOTH_STAGES)),
-        "deep": replace(recipe, stages=_read_stages(None, DEEP_STAGES), growth=deep),
-    }
+def _recipe_of_repeats(recipe: Recipe) -> Recipe:
+    """The recipe of joint flows for outcomes that occur in the same combinations again and again (ADR 16)."""
+    deep = replace(recipe.growth, min_samples_node=min(ROWS_OF_DEEP_NODE, recipe.growth.min_samples_node))
+    return replace(recipe, stages=_read_stages(None, REPEAT_STAGES), growth=_quick(deep))
 
 
 def _unconditional(base: str | tuple[Regressor | Learner, ...], bounds: Sequence[Bound]) -> str:
