@@ -64,7 +64,7 @@ class AbundanceDisplay:
         """From a fitted model and rows X that say over what range the feature runs.
 
         The other covariates are held at their medians (commonest values of names) in X, or at what `at` says. The
-        n_taxa most abundant taxa of the training rows have a colour each, the others share one.
+        n_taxa taxa most abundant over that range have a colour each, the others share one.
         """
         check_setting("n_taxa", n_taxa, is_int(n_taxa) and n_taxa >= 1, "an integer of at least 1")
         covariates = Covariates(model, X)
@@ -72,7 +72,7 @@ class AbundanceDisplay:
         grid, rows = _rows(covariates, j, n_grid, at)
         drawn = np.asarray(model.sample(rows, n_draws, random_state)).reshape(-1, model.n_taxa_)
         mean = grid.mean(shares(drawn).reshape(-1, n_draws, model.n_taxa_).mean(axis=1))
-        shown = model.order_[:n_taxa]
+        shown = np.argsort(-mean.mean(axis=0), kind="stable")[:n_taxa]
         others = np.setdiff1d(np.arange(model.n_taxa_), shown)
         abundance = np.column_stack([mean[:, shown], mean[:, others].sum(axis=1)])
         names = _names(model)
