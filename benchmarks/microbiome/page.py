@@ -141,10 +141,10 @@ def _reading(table: dict) -> list[str]:
     real, own = table["real"], table["treecdf"]
     return [
         "AUC: .5 is perfect, the larger of the two directions for a single number. One draw of each sample is judged; "
-        "another draw of the same model changes the AUC of a fold by .01 to .05 (standard deviation, ADR 36). Slopes are of synthetic on real "
-        "correlations of pairs of taxa (the 30 most abundant; presences: those present in 10 to 90 % of samples). "
-        "Correlations of some hundred samples are noisy, and the noise pulls every slope towards 0: real samples of "
-        "other infants reach "
+        "another draw of the same model changes the AUC of a fold by .01 to .06 (standard deviation, ADR 36). Slopes "
+        "are of synthetic on real correlations of pairs of taxa (the 30 most abundant; presences: those present in 10 "
+        "to 90 % of samples). Correlations of some hundred samples are noisy, and the noise pulls every slope towards "
+        "0: real samples of other infants reach "
         f"{real['slope_within']:.2f} within age deciles, {real['slope_overall']:.2f} over all ages and "
         f"{real['slope_presence']:.2f} for presences; CompositionalFlow {own['slope_within']:.2f}, "
         f"{own['slope_overall']:.2f} and {own['slope_presence']:.2f}, so it links taxa more weakly than "
