@@ -44,7 +44,7 @@ def folder(tmp_path_factory):
 def test_fit_and_info_say_what_was_learnt(folder, capsys):
     assert main(["info", str(folder / "m.tcdf")]) == 0
     told = capsys.readouterr().out
-    assert "taxa, the most abundant first: bifido, ecoli, dorea" in told
+    assert "taxa, abundant and steady ones first: bifido, ecoli, dorea" in told
     assert "covariates: age, milk" in told
     assert "reads a sample" in told
     assert "samples of one subject are alike" in told

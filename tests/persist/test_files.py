@@ -539,6 +539,7 @@ HOSTILE = {
     "huge slopes of atoms": ("two atoms", _all("slopes", 1e300, "TiltedScores"), "slopes"),
     "ends of atoms": ("two atoms", _of("TiltedScores", "ends", {"array": 0}), "ends"),
     "knots": ("compositions", _of("Effects", "knots", {"tuple": []}), "knots"),
+    "trend": ("compositions", _of("EffectsWithTrend", "trend", {"array": 0}), "trend"),
     "features of a ratio": ("compositions", _of("Link", "slopes", lambda own: {"array": 0}), "slopes"),
     "no links": ("compositions", _set(("fitted", "links_"), {"tuple": []}), "links_"),
     "setting of the flow": ("compositions", _set(("parameters", "flow", "dict", "c0"), 7), "c0"),

@@ -82,7 +82,7 @@ def describe_composition(model: CompositionalFlow) -> str:
     taxa = getattr(model, "taxa_", tuple(str(k) for k in range(model.n_taxa_)))
     shown = [printable(taxa[k]) for k in model.order_[:_MOST_TAXA]]
     more = f", and {len(taxa) - len(shown)} more" if len(taxa) > len(shown) else ""
-    lines = [f"taxa, the most abundant first: {', '.join(shown)}{more}"]
+    lines = [f"taxa, abundant and steady ones first: {', '.join(shown)}{more}"]
     names = getattr(model, "feature_names_in_", [f"column {j}" for j in range(model.n_features_in_)])
     lines.append(f"covariates: {', '.join(map(printable, names))}")
     if model.counts:

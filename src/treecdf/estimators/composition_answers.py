@@ -20,7 +20,7 @@ from treecdf.data.units import units_of_groups
 from treecdf.estimators.state import schema_of
 from treecdf.flows.composition.drawing import At, draw_ratios
 from treecdf.flows.composition.functionals import READY, Functional, bray_curtis, summaries
-from treecdf.flows.composition.presence import Effects, Presence
+from treecdf.flows.composition.presence import Effects, EffectsWithTrend, Presence
 from treecdf.flows.composition.ratios import Link, Ratios
 from treecdf.flows.composition.reads import Depths, as_reads, check_depths, floors, thinned
 from treecdf.flows.composition.subjects import Subjects
@@ -38,7 +38,7 @@ class CompositionAnswers:
     n_taxa_: int
     taxa_: tuple[str, ...]
     order_: Ints
-    effects_: Effects
+    effects_: EffectsWithTrend | Effects
     presence_: Presence
     links_: tuple[Link, ...]
     depths_: Depths

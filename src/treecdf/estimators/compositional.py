@@ -31,8 +31,8 @@ from treecdf.estimators.regressor import TreeFlowRegressor
 from treecdf.estimators.state import replace_state, schema_state
 from treecdf.estimators.subjects import fit_subjects
 from treecdf.flows.composition.drawing import At
-from treecdf.flows.composition.presence import Effects, Presence
-from treecdf.flows.composition.ratios import Ratios
+from treecdf.flows.composition.presence import EffectsWithTrend, Presence
+from treecdf.flows.composition.ratios import Ratios, order_of_chain
 from treecdf.flows.composition.reads import Depths, floors, spread
 from treecdf.persist.checks.models import check_compositional, expect
 from treecdf.persist.files import kept_parameters, set_fitted, write_model
@@ -83,7 +83,8 @@ class CompositionalFlow(CompositionAnswers, BaseEstimator):
     taxa_ : tuple of str
         Their names, if Y was a frame or a BIOM table.
     order_ : array
-        Columns of Y that are not always zero, the most abundant first: the order of the chain of ratios.
+        Columns of Y that are not always zero in the order of the chain of ratios: what is abundant and varies little
+        comes first.
     presence_ : Presence
         Which taxa are present.
     links_ : tuple of Link
@@ -184,7 +185,7 @@ class CompositionalFlow(CompositionAnswers, BaseEstimator):
         if len(x) < 2:
             raise ValueError(f"Found {len(x)} row(s) (n_samples = {len(x)}): at least 2 are required.")
         fold = draw_folds(table.unit, _N_FOLDS, rng)
-        order = _by_abundance(y, weight)
+        order = order_of_chain(y, weight)
         state: dict[str, Any] = {"n_taxa_": y.shape[1], "order_": order}
         if given.taxa is not None:
             state["taxa_"] = given.taxa
@@ -193,7 +194,7 @@ class CompositionalFlow(CompositionAnswers, BaseEstimator):
             x = np.column_stack([x, depths.covariate(total)])
             y = spread(np.round(y * total[:, None]), rng)
         ratios = Ratios.of(y[:, order])
-        make_effects = Effects.fit(x, weight)
+        make_effects = EffectsWithTrend.fit(x, weight, ratios.present)
         with threadpool_limits(1, user_api="blas"):
             effects = make_effects(x)
             presence = Presence.fit(effects, make_effects.ridge, ratios.present, fold, weight)
@@ -269,10 +270,3 @@ class CompositionalFlow(CompositionAnswers, BaseEstimator):
         )
         names = self.flow.categorical_features
         check_setting("flow.categorical_features", names, names is None, "None: name columns of X in CompositionalFlow")
-
-
-def _by_abundance(y: Array, weight: Array) -> Ints:
-    """Columns of compositions y (n, taxa) that are not always zero, the most abundant first."""
-    seen = np.flatnonzero(y.any(axis=0))
-    order: Ints = seen[np.argsort(-(weight @ y[:, seen]), kind="stable")]
-    return order

@@ -74,7 +74,7 @@ class AbundanceDisplay:
         at : dict, default None
             Values at which other covariates are held, by name or number. None: medians, and the commonest category.
         n_taxa : int, default 8
-            Taxa with a colour of their own, the most abundant in training; all others share one.
+            Taxa with a colour of their own, the most abundant over that range; all others share one.
         n_grid : int, default 12
             Values of the covariate.
         n_draws : int, default 200
@@ -95,7 +95,7 @@ class AbundanceDisplay:
         grid, rows = _rows(covariates, j, n_grid, at)
         drawn = np.asarray(model.sample(rows, n_draws, random_state)).reshape(-1, model.n_taxa_)
         mean = grid.mean(shares(drawn).reshape(-1, n_draws, model.n_taxa_).mean(axis=1))
-        shown = model.order_[:n_taxa]
+        shown = np.argsort(-mean.mean(axis=0), kind="stable")[:n_taxa]
         others = np.setdiff1d(np.arange(model.n_taxa_), shown)
         abundance = np.column_stack([mean[:, shown], mean[:, others].sum(axis=1)])
         names = _names(model)

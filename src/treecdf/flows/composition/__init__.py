@@ -1,6 +1,6 @@
 """Parts of a model of compositions: which taxa are present, and the log ratios of those that are."""
 
-from treecdf.flows.composition.presence import Effects, Presence
+from treecdf.flows.composition.presence import Effects, EffectsWithTrend, Presence
 from treecdf.flows.composition.ratios import Link, Ratios
 
-__all__ = ["Effects", "Link", "Presence", "Ratios"]
+__all__ = ["Effects", "EffectsWithTrend", "Link", "Presence", "Ratios"]

@@ -19,6 +19,7 @@ _KNOTS = (0.1, 0.3, 0.5, 0.7, 0.9)  # quantiles of a covariate at which its effe
 _MOST_EFFECTS = 60  # effects of all covariates together, about; with many covariates there are fewer knots
 _RIDGE_OF_LINES = 1.0  # penalty of straight effects of the covariates
 _RIDGE_OF_BENDS = 60.0  # penalty of their hinges: a dozen persons tell little of bends (ADR 36)
+_RIDGE_OF_COMMON_BENDS = 10.0  # the same for richness, to which all taxa add
 _RIDGES = (3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)  # penalties of effects of other taxa; left-out rows choose
 _TRIED_TAXA = 25  # taxa whose left-out rows choose the penalty
 _FAR = 10.0  # log odds of left-out rows are judged up to here
@@ -54,13 +55,58 @@ class Effects:
     @property
     def ridge(self) -> Array:
         """Penalties (p,) of the effects on presences."""
-        return np.repeat([_RIDGE_OF_LINES, _RIDGE_OF_BENDS], [len(self.low), self.width - len(self.low)])
+        return self.penalties(_RIDGE_OF_BENDS)
+
+    def penalties(self, of_bends: float) -> Array:
+        """Penalties (p,) of lines and hinges."""
+        return np.repeat([_RIDGE_OF_LINES, of_bends], [len(self.low), self.width - len(self.low)])
 
     def __call__(self, x: Array) -> Array:
         """Effects (n, p) of covariates x (n, q)."""
         z = np.clip(self.standardize(x), self.low, self.high)
         hinges = [np.maximum(column[:, None] - knots, 0.0) for column, knots in zip(z.T, self.knots, strict=True)]
         return np.hstack([z, *hinges])
+
+
+@dataclass(frozen=True)
+class EffectsWithTrend:
+    """Effects of the covariates, and the trend of richness that they have: one curve that all taxa share.
+
+    A taxon alone says too little of where its own curve bends, and is held to nearly straight lines.
+    """
+
+    own: Effects
+    trend: Array  # (p,): slopes of standardised richness on the own effects
+
+    @staticmethod
+    def fit(x: Array, weight: Array, present: Bools) -> EffectsWithTrend:
+        """Of training covariates x (n, q) with weights (n,) and presences (n, K)."""
+        own = Effects.fit(x, weight)
+        effects, richness, share = own(x), present.sum(axis=1), weight / weight.sum()
+        mean, middle = share @ effects, share @ richness
+        scale = np.sqrt(share @ (effects - mean) ** 2)
+        scale[scale < 1e-9] = np.inf
+        spread = float(np.sqrt(share @ (richness - middle) ** 2))
+        standardized = (richness - middle) / (spread if spread >= 1e-9 else np.inf)
+        z = (effects - mean) / scale
+        penalty = np.diag(own.penalties(_RIDGE_OF_COMMON_BENDS))
+        trend = solve((z.T * weight) @ z + penalty, z.T @ (weight * standardized), assume_a="pos")
+        return EffectsWithTrend(own, trend / scale)
+
+    @property
+    def width(self) -> int:
+        """p + 1, the number of effects."""
+        return self.own.width + 1
+
+    @property
+    def ridge(self) -> Array:
+        """Penalties (p + 1,) of the effects on presences."""
+        return np.append(self.own.ridge, _RIDGE_OF_LINES)
+
+    def __call__(self, x: Array) -> Array:
+        """Effects (n, p + 1) of covariates x (n, q)."""
+        effects = self.own(x)
+        return np.column_stack([effects, effects @ self.trend])
 
 
 def _inner(knots: Array, z: Array) -> Array:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from treecdf.data.scaling import Standardizer
-from treecdf.flows.composition.presence import Effects, Presence
+from treecdf.flows.composition.presence import Effects, EffectsWithTrend, Presence
 from treecdf.flows.composition.ratios import Link
 from treecdf.flows.composition.reads import Depths
 from treecdf.flows.composition.subjects import Memory, Subjects
@@ -23,6 +23,11 @@ def _effects(part: Effects, q: int, visit: Visit) -> None:
     expect_tuple(part.knots, "knots", q)
     for knots in part.knots:
         expect_array(knots, "knots", (-1,), low=-_LARGEST, high=_LARGEST)
+
+
+def _effects_with_trend(part: EffectsWithTrend, q: int, visit: Visit) -> None:
+    visit(part.own, q, Effects)
+    expect_array(part.trend, "trend", (part.own.width,), low=-_LARGEST, high=_LARGEST)
 
 
 def _presence(part: Presence, n_effects: int, visit: Visit) -> None:
@@ -64,6 +69,7 @@ def _subjects(part: Subjects, n_taxa: int, visit: Visit) -> None:
 
 CHECKS: dict[type, Check] = {
     Effects: _effects,
+    EffectsWithTrend: _effects_with_trend,
     Presence: _presence,
     Link: _link,
     Depths: _depths,

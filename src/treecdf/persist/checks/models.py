@@ -16,7 +16,7 @@ from treecdf.bases.learners.boosting import BoostedScores
 from treecdf.bases.learners.network import FittedNetworks
 from treecdf.data.columns import Covariates
 from treecdf.data.recording import ClosedGrid, Grid, ListedValues
-from treecdf.flows.composition.presence import Effects, Presence
+from treecdf.flows.composition.presence import Effects, EffectsWithTrend, Presence
 from treecdf.flows.composition.ratios import Link
 from treecdf.flows.composition.reads import Depths
 from treecdf.flows.composition.subjects import Subjects
@@ -106,7 +106,7 @@ def check_compositional(fitted: Mapping[str, FromFile]) -> None:
         q += 1
     if "subjects_" in fitted:
         visit(fitted["subjects_"], len(order), Subjects)
-    visit(effects, q, Effects)
+    visit(effects, q, EffectsWithTrend if type(effects) is EffectsWithTrend else Effects)  # without: ADR 36
     visit(fitted["presence_"], effects.width, Presence)
     expect(len(fitted["presence_"].order) == len(order), "presences of the taxa of order_")
     expect_tuple(links, "links_", len(order))
