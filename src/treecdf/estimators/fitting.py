@@ -179,8 +179,6 @@ def _fit_sampled(
     """The model of a sample of the rows, with trees of all other rows unless it is on a grid."""
     sampled, given = sampled.drawn()
     known = OfLargeTable(_do_near_rows_tell(settings, given))
-    if settings.effort == "fast" and not known.near_rows_tell:
-        sampled, given = sampled.smaller().drawn()
     n = len(given[0])
     state = fit_table(settings, given, validation, checkpoint, sample=known if sampled.leaves_enough(n) else None)
     if n == sampled.n_rows:

@@ -15,6 +15,7 @@ from treecdf.bases.components import ComponentLearner, MixtureLearner
 from treecdf.bases.learners import Learner, Neighbours, as_learner
 from treecdf.bases.stacked import Stack
 from treecdf.training.classifiers import MLP, BoostedTrees, Constant, Logistic, NodeClassifier, as_node_classifier
+from treecdf.training.contest import USUAL, Contest
 from treecdf.training.defaults import (
     FAST_TREES,
     FAST_WINDOW,
@@ -80,6 +81,7 @@ class Plan:
 
     conditional: Recipe | None  # one-outcome flows on a conditional base: the only outcome, or the links of chains
     base: Callable[[int, int], ComponentLearner]  # how that base is learnt from n rows of q covariates
+    contest: Contest | None  # between it and other bases, from which it follows which are trained; None: first looks
     mixtures: Mapping[str, Callable[[int, int], MixtureLearner]]  # other bases beside it, for shapes; by family
     orders: Sequence[tuple[int, ...]]  # of the outcomes in the chains
     n_folds: int
@@ -124,8 +126,7 @@ def make_plan(
         if sample is not None and settings.stages is None:
             conditional = replace(conditional, max_trees=0)
         if settings.base == "auto" and settings.stages is None and n >= FEWEST_ROWS_OF_MIXTURE:
-            if not _is_mixture_alone(settings, sample):
-                mixtures["mixture"] = partial(default_mixture, effort=settings.effort)
+            mixtures["mixture"] = partial(default_mixture, effort=settings.effort)
             mixtures["network"] = partial(default_network_mixture, effort=settings.effort)
         if d > 1 and _is_all_automatic(settings) and n <= MOST_ROWS_OF_JOINT_FLOWS:
             joint = _joint_families(replace(recipe, base=_unconditional("auto", bounds)), q, has_repeats)
@@ -136,9 +137,10 @@ def make_plan(
     return Plan(
         conditional=conditional,
         base=partial(_component_learner, settings, sample=sample),
+        contest=_contest(settings) if _is_contested(settings, sample) and conditional is not None else None,
         mixtures=mixtures,
         orders=_orders(d, settings.effort),
-        n_folds=FOLDS_OF_SMALL_SAMPLE if _is_mixture_alone(settings, sample) else _n_folds(settings.effort, n),
+        n_folds=FOLDS_OF_SMALL_SAMPLE if settings.effort == "fast" and _is_contested(settings, sample) else _n_folds(settings.effort, n),
         joint=joint,
         rotations=rotations,
         weights=settings.weights,
@@ -280,7 +282,7 @@ def _component_learner(settings: FitSettings, n: int, q: int, sample: OfLargeTab
     """
     if sample is not None:
         n = max(n, HUGE_ROWS + 1)
-    if settings.base == "mixture" or _is_mixture_alone(settings, sample):
+    if settings.base == "mixture":
         return default_mixture(n, q, settings.effort)
     if settings.base == "network":
         return default_network_mixture(n, q, settings.effort)
@@ -293,10 +295,25 @@ def _component_learner(settings: FitSettings, n: int, q: int, sample: OfLargeTab
     return Stack([as_learner(regressor) for regressor in settings.base], default_scales(n))
 
 
-def _is_mixture_alone(settings: FitSettings, sample: OfLargeTable | None) -> bool:
-    """Whether a boosted mixture takes the place of the stack: in fast fits to large tables, unless near rows tell."""
+def _is_contested(settings: FitSettings, sample: OfLargeTable | None) -> bool:
+    """Whether a contest on few rows decides which bases are trained: for large tables, unless near rows tell."""
     is_automatic = settings.base == "auto" and settings.stages is None
-    return sample is not None and not sample.near_rows_tell and settings.effort == "fast" and is_automatic
+    return sample is not None and not sample.near_rows_tell and is_automatic
+
+
+def _contest(settings: FitSettings) -> Contest:
+    """Between bases as fast fits have them; fast fits train the best one only."""
+
+    def usual(n: int, q: int) -> ComponentLearner:
+        learners = default_learners(n, q, "fast", remember_rows=False)
+        return Stack(learners, default_scales(HUGE_ROWS + 1))
+
+    kinds: dict[str, Callable[[int, int], ComponentLearner]] = {
+        USUAL: usual,
+        "mixture": partial(default_mixture, effort="fast"),
+        "network": partial(default_network_mixture, effort="fast"),
+    }
+    return Contest(kinds, only_best=settings.effort == "fast")
 
 
 def _orders(d: int, effort: str) -> list[tuple[int, ...]]:
