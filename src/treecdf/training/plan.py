@@ -170,12 +170,12 @@ def refining_recipe(settings: FitSettings, bounds: Sequence[Bound]) -> Recipe:
 
     Each sees all rows, unless the settings say otherwise: subsamples go by the numbers of rows, and so by their order.
     """
-    growth = _growth(settings, len(bounds))
+    growth, is_fast = _growth(settings, len(bounds)), settings.effort == "fast"
     return Recipe(
         stages=_read_stages(None, REFINING_STAGES),
         growth=replace(growth, c0=_quick(growth, 4.0).c0),
-        max_trees=min(TREES_ON_MANY_ROWS, settings.max_trees),
-        window=settings.early_stopping_window,
+        max_trees=min(FAST_TREES if is_fast else TREES_ON_MANY_ROWS, settings.max_trees),
+        window=min(FAST_WINDOW, settings.early_stopping_window) if is_fast else settings.early_stopping_window,
         bounds=tuple(bounds),
         margin=settings.margin,
         least_gain=WORTH_TREES,
