@@ -41,7 +41,7 @@ COVARIATES = ["a", "b", "c", "town"]
 
 @pytest.fixture(autouse=True)
 def large(monkeypatch):
-    """3,000 rows are a large table: several blocks and shards, and a sample of 1,000, or of 400 as near rows say."""
+    """3,000 rows are a large table: several blocks and shards, and a sample of 1,000."""
     monkeypatch.setattr(treecdf.estimators.fitting, "ROWS_READ_WHOLE", 1000)
     monkeypatch.setattr(treecdf.training.streaming, "ROWS_OF_SAMPLE", 1000)
     monkeypatch.setattr(treecdf.training.sources.rows, "SHARD_ROWS", 128)
@@ -300,21 +300,6 @@ def test_what_still_needs_few_rows_is_refused(path):
         model(weights_are="relative").fit_parquet(path, "y", COVARIATES)
     with pytest.raises(ValueError, match="Validation rows of base='box': expected at most 1,000 rows"):
         model(base="box").fit_parquet(path, "y", COVARIATES[:3], path_val=path)
-
-
-@pytest.mark.parametrize("effort", ["fast", "default", "best"])
-def test_the_sample_is_as_large_as_near_rows_tell(effort):
-    """Rows that come again with a little noise are known by their nearest row: each row of a sample counts."""
-    rng = np.random.default_rng(0)
-    x = rng.normal(size=(750, 4))[np.repeat(np.arange(750), 4)] + 1e-6 * rng.normal(size=(N, 4))
-    near = rng.normal(size=750)[np.repeat(np.arange(750), 4)] + 0.01 * rng.normal(size=N)
-    settings = {"effort": effort, "max_trees": 0, "base": "conditional"}
-    sizes = []
-    for y in (near, rng.normal(size=N)):
-        (note,) = (note for note in model(**settings).fit(x, y).notes_ if "random sample" in note)
-        sizes.append(int(note.split("sample, ")[1].split(" of")[0].replace(",", "")))
-    assert sizes[0] == pytest.approx(1000, abs=100)
-    assert sizes[1] == pytest.approx(400 if effort == "fast" else 1000, abs=100)
 
 
 def test_samples_of_few_values_have_their_shares():

@@ -23,8 +23,6 @@ from treecdf.bases.mean import TrainingRows
 _TYPICAL_SCALE = np.array([0.612, 0.725, 0.785, 0.852, 0.915, 1.0])
 _LIGHTER = 1.0  # nats, all rows together, that a heavier tail has to gain over a lighter one (ADR 45)
 _NO_VARIANCE = 0.01  # nats a row that tails without a standard deviation have to gain
-_MANY_ROWS = 20_000  # rows from which on tails are compared on some of them only
-_ROWS_OF_TAILS = 10_000  # that they are compared on then: a log scale is known to .01
 _STEPS = 6  # of Newton's method for a scale
 _LONGEST_STEP = 0.5  # of a log scale
 
@@ -110,7 +108,9 @@ def make_loss(y: Array, location: Array | None, tail: int, floor: float, relativ
     return loss
 
 
-def choose_tail(y: Array, scores: Array, weight: Array, floor: float, tail: int) -> tuple[int, float, float]:
+def choose_tail(
+    y: Array, scores: Array, weight: Array, floor: float, tail: int, most: int | None = None
+) -> tuple[int, float, float]:
     """The tail under which rows are most likely, with all scales times one number; among equals the lightest.
 
     Parameters
@@ -125,14 +125,16 @@ def choose_tail(y: Array, scores: Array, weight: Array, floor: float, tail: int)
         Smallest log scale.
     tail : int
         The tail that the scores were learnt under.
+    most : int or None
+        Rows that tails are compared on at most, evenly spread over all; None: all.
 
     Returns
     -------
     tail, shift, loss : int, float, float
         The tail, what to add to the log scales, and the mean negative log-likelihood with both.
     """
-    if len(y) > _MANY_ROWS:
-        few = np.arange(0, len(y), -(-len(y) // _ROWS_OF_TAILS))
+    if most is not None and len(y) > most:
+        few = np.arange(0, len(y), -(-len(y) // most))
         tail, shift, _ = choose_tail(y[few], scores[few], weight[few], floor, tail)
         return tail, shift, _loss_of(y, scores, weight, floor, tail, shift)
     found = {tail: _best_shift(y, scores, weight, floor, tail, 0.0)}

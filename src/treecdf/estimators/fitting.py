@@ -41,7 +41,7 @@ from treecdf.flows.learnt import count_trees
 from treecdf.flows.results import EndedStage, history_table, without_reach_of_last
 from treecdf.flows.summary import note_on_memory, note_on_repeats
 from treecdf.persist.checkpoint import NoCheckpoint
-from treecdf.training.defaults import NEAR_ROWS_TELL, ROWS_READ_WHOLE, SHARE_OF_SMALL_SAMPLE
+from treecdf.training.defaults import NEAR_ROWS_TELL, ROWS_READ_WHOLE, SHARE_OF_FEWER_ROWS
 from treecdf.training.ensemble import Ensemble, fit_ensemble
 from treecdf.training.growing.screening import notes_on_width
 from treecdf.training.importance import importances
@@ -207,7 +207,7 @@ def _fit_sampled(
 def _do_near_rows_tell(settings: FitSettings, given: Given) -> bool:
     """Whether a sample of fewer rows would tell surely less, as they would be less near to new ones."""
     table = learn_table(*given, settings.categorical_features, np.random.default_rng(0))[0]
-    return worth_of_near_rows(table.x, table.y, SHARE_OF_SMALL_SAMPLE) > NEAR_ROWS_TELL[settings.effort]
+    return worth_of_near_rows(table.x, table.y, SHARE_OF_FEWER_ROWS) > NEAR_ROWS_TELL[settings.effort]
 
 
 def _refined(settings: FitSettings, sampled: Sampled, state: FittedState) -> Ensemble | None:

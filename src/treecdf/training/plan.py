@@ -22,8 +22,8 @@ from treecdf.training.defaults import (
     FEWEST_ROWS_OF_CONDITIONAL,
     FEWEST_ROWS_OF_MIXTURE,
     FOLDS,
+    FOLDS_OF_FAST_SAMPLE,
     FOLDS_OF_HUGE_TABLES,
-    FOLDS_OF_SMALL_SAMPLE,
     HUGE_ROWS,
     MANY_ROWS,
     MEMBERS,
@@ -123,6 +123,8 @@ def make_plan(
     rotations = rotation_matrices(settings.rotations if d > 1 else None, d)
     if is_conditional(settings, n, d):
         conditional = _conditional_recipe(settings, recipe, n)
+        if sample is not None:
+            conditional = replace(conditional, rows_of_tails=ROWS_OF_LOOK)
         if sample is not None and settings.stages is None:
             conditional = replace(conditional, max_trees=0)
         if settings.base == "auto" and settings.stages is None and n >= FEWEST_ROWS_OF_MIXTURE:
@@ -140,7 +142,7 @@ def make_plan(
         contest=_contest(settings) if _is_contested(settings, sample) and conditional is not None else None,
         mixtures=mixtures,
         orders=_orders(d, settings.effort),
-        n_folds=FOLDS_OF_SMALL_SAMPLE if settings.effort == "fast" and _is_contested(settings, sample) else _n_folds(settings.effort, n),
+        n_folds=_n_folds(settings.effort, n, _is_contested(settings, sample)),
         joint=joint,
         rotations=rotations,
         weights=settings.weights,
@@ -210,7 +212,9 @@ def _quick(growth: Growth, factor: float = 2.0) -> Growth:
     return replace(growth, subsample=SUBSAMPLE, c0=max(growth.c0, min(factor * growth.c0, 0.5)))
 
 
-def _n_folds(effort: str, n: int) -> int:
+def _n_folds(effort: str, n: int, is_contested: bool) -> int:
+    if effort == "fast" and is_contested:
+        return FOLDS_OF_FAST_SAMPLE
     return min(FOLDS[effort], FOLDS_OF_HUGE_TABLES) if n > HUGE_ROWS and effort != "best" else FOLDS[effort]
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations_with_replacement
 from math import comb
+from typing import Any
 
 import numpy as np
 
@@ -69,8 +70,8 @@ class Polynomial(AlwaysTried):
         """The regression on all rows, and out-of-fold predictions (n,); see `Learner.cross_fit`."""
         low, high = x.min(axis=0), x.max(axis=0)
         if len(x) > _MANY_ROWS:
-            center, scale, coefficients, offset, left_out = _fit_many(x, y, weight, fold, self.degree)
-            return FittedPolynomial(self.degree, low, high, center, scale, coefficients, offset), left_out
+            center, scale, slopes, level, found = _fit_many(x, y, weight, fold, self.degree)
+            return FittedPolynomial(self.degree, low, high, center, scale, slopes, level), found
         features, center, scale = self._features(x, weight)
         (left_out,), (chosen,) = _left_out(features, [y], weight, fold)
         coefficients, offset = _Path.of(features, weight).solve(y)
@@ -190,9 +191,7 @@ def _decompose(a: Array) -> tuple[Array, Array, Array]:
     return left, values, (left / values).T @ a
 
 
-def _fit_many(
-    x: Array, y: Array, weight: Array, fold: Ints, degree: int
-) -> tuple[Array, Array, Array, float, Array]:
+def _fit_many(x: Array, y: Array, weight: Array, fold: Ints, degree: int) -> tuple[Array, Array, Array, float, Array]:
     """Center and scale (p,) of the products of many rows, coefficients (p,), offset, out-of-fold predictions (n,).
 
     The folds' sums of products are made once; those of all other folds are their differences from the whole.
@@ -243,7 +242,7 @@ class _Sums:
         return _Sums(total, sums, gram, outcome, moment)
 
     @property
-    def each(self) -> tuple[float, Array, Array, float, Array]:
+    def each(self) -> tuple[Any, ...]:
         """All of them."""
         return self.total, self.sum, self.gram, self.outcome, self.moment
 

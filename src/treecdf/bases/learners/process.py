@@ -6,6 +6,7 @@ import warnings
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
@@ -14,7 +15,7 @@ from scipy.optimize import minimize
 from sklearn.exceptions import ConvergenceWarning
 
 from treecdf._common.telling import tell
-from treecdf._common.typing import Array, Bools, Ints
+from treecdf._common.typing import Array, Ints
 from treecdf._kernels.processes import add_process
 from treecdf.bases.learners.grouping import means_of_rows
 from treecdf.bases.learners.protocol import AlwaysTried
@@ -120,9 +121,9 @@ def _fit(
     """
     kernel = _matern(inducing, inducing, log_params)[0]
     kernel[np.diag_indices_from(kernel)] += _JITTER * kernel[0, 0]
-    whiten = np.linalg.cholesky(kernel)
+    whiten: Array = np.linalg.cholesky(kernel)
     n_folds = int(fold.max()) + 1
-    parts: list[Bools] | list[slice] = [fold == f for f in range(n_folds)]
+    parts: list[Any] = [fold == f for f in range(n_folds)]
     order = None
     if len(x) > _MANY_ROWS:  # fold by fold, so that no part is copied
         order = np.argsort(fold, kind="stable")
