@@ -20,6 +20,7 @@ from treecdf.training.plan import OfLargeTable
         (0.0, 0.004, -0.1, ["flow", "mixture"], ["mixture"]),
         (0.0, 0.006, -0.02, ["mixture", "network"], ["mixture"]),
         (0.0, 0.1, 0.2, ["network"], ["network"]),
+        (0.0, 0.16, 0.2, ["network", "mixture"], ["network"]),
     ],
 )
 def test_kinds_that_are_about_as_good_as_the_best_are_trained(flow, mixture, network, all_of_use, best):

@@ -121,7 +121,7 @@ def _fit(
     """
     kernel = _matern(inducing, inducing, log_params)[0]
     kernel[np.diag_indices_from(kernel)] += _JITTER * kernel[0, 0]
-    whiten: Array = np.linalg.cholesky(kernel)
+    whiten = np.asarray(np.linalg.cholesky(kernel), np.float64)
     n_folds = int(fold.max()) + 1
     parts: list[Any] = [fold == f for f in range(n_folds)]
     order = None
