@@ -21,7 +21,7 @@ _FEWEST_ROWS = 100  # of each of these folds, or there is no contest
 # least by more rows: where its means are what matters it is far ahead on few rows already (ADR 51).
 _USUAL_BEHIND = 0.005
 _BEHIND = 0.03  # the same of the other kinds beside it
-_BEHIND_OTHERS = 0.05  # the same without it, which leaves time: a truth of skewed outcomes lost .012 at .03 (ADR 51)
+_BEHIND_OTHERS = 0.05  # the same without it, which leaves time for them (ADR 51)
 _AHEAD = 0.02  # nats a row that the usual kind has to be ahead where only one is trained
 
 
