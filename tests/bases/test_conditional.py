@@ -231,6 +231,20 @@ def test_the_tail_of_the_noise_is_found(tail):
     assert loss == pytest.approx(-np.mean(STANDARD[tail].logpdf(y * np.exp(-log_scale)) - log_scale), abs=2e-3)
 
 
+def test_some_rows_tell_the_tail_of_all():
+    """The loss is that of all rows, with the tail and the shift that the others do not change."""
+    rng = np.random.default_rng(3)
+    y, weight = STANDARD[TAIL5].rvs(3000, random_state=rng), rng.uniform(0.5, 2, 3000)
+    scores = np.column_stack([np.full(3000, -0.4), np.zeros((3000, 2))])
+    found = choose_tail(y, scores, weight, -9.0, NORMAL, most=1000)
+    y[1::3] *= 100
+    again = choose_tail(y, scores, weight, -9.0, NORMAL, most=1000)
+    assert found[:2] == again[:2] == choose_tail(y[::3], scores[::3], weight[::3], -9.0, NORMAL)[:2]
+    scale = np.exp(-0.4 + found[1])
+    expected = -np.average(STANDARD[found[0]].logpdf(y / scale) - np.log(scale), weights=weight)
+    assert again[2] == pytest.approx(expected)
+
+
 def test_a_linear_log_scale_is_found_and_noise_has_none():
     rng = np.random.default_rng(0)
     x = rng.normal(size=(300, 4))

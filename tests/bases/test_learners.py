@@ -211,6 +211,22 @@ def test_polynomials_are_the_twins(degree, q, noise):
     np.testing.assert_allclose(model(at), new, atol=1e-6)
 
 
+@pytest.mark.parametrize("degree", [1, 2, 3])
+def test_sums_over_pieces_of_many_rows_give_the_same_polynomial(degree, monkeypatch):
+    """Some products are constants, or the same as others."""
+    x, y, weight, fold = table(7, q=4, noise=0.3)
+    x[:, 2], x[:, 3] = x[:, 0], 1.5
+    at = 2 * table(8, q=4)[0]
+    found = []
+    for many in (10**6, 0):
+        monkeypatch.setattr(polynomial, "_MANY_ROWS", many)
+        monkeypatch.setattr(polynomial, "_PIECE_ROWS", 7)
+        model, left_out = cross_fit(Polynomial(degree), x, y, weight, fold)
+        found.append((left_out, model(at)))
+    np.testing.assert_allclose(found[1][0], found[0][0], atol=1e-8)
+    np.testing.assert_allclose(found[1][1], found[0][1], atol=1e-8)
+
+
 def test_noise_asks_for_more_ridge():
     chosen = [naive_polynomial(*table(7, noise=noise), 3, X)[2] for noise in (0.01, 3.0)]
     assert chosen[1] > 10 * chosen[0]
@@ -275,6 +291,18 @@ def test_with_all_rows_inducing_it_is_the_exact_process():
     _, noise, expected = min(found, key=lambda choice: choice[0])
     np.testing.assert_allclose(left_out, expected, atol=1e-5)
     np.testing.assert_allclose(model(X_NEW), posterior_mean(X, Y, WEIGHT, X_NEW, noise), atol=1e-5)
+
+
+def test_pieces_of_many_rows_give_the_same_process(monkeypatch):
+    found = []
+    for many in (10**6, 0):
+        monkeypatch.setattr(process, "_MANY_ROWS", many)
+        monkeypatch.setattr(process, "_PIECE_ROWS", 7)
+        monkeypatch.setattr(process, "_ROWS_OF_PRODUCT", 11)
+        model, left_out = cross_fit(GaussianProcess(n_tuning=50, n_inducing=30))
+        found.append((left_out, model(X_NEW)))
+    np.testing.assert_allclose(found[1][0], found[0][0], atol=1e-6)
+    np.testing.assert_allclose(found[1][1], found[0][1], atol=1e-6)
 
 
 def captured_loss(monkeypatch, x, y, weight):

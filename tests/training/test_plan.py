@@ -119,8 +119,9 @@ def test_samples_of_large_tables_are_learnt_from_quickly_and_without_trees():
     assert (near.n_folds, near.conditional.max_trees) == (4, 0)
     fast = [make_plan(settings_of(TreeFlowRegressor(effort="fast")), *given, sample=OfLargeTable(k)) for k in (1, 0)]
     assert [found.n_folds for found in fast] == [3, 2]
-    assert [set(found.mixtures) for found in fast] == [{"mixture", "network"}, {"network"}]
-    assert fast[1].base(20_000, 3) == default_mixture(20_001, 3, "fast")
+    assert [None if found.contest is None else found.contest.only_best for found in (*fast, far)] == [None, True, False]
+    assert [found.conditional.rows_of_tails for found in (near, far, plan(20_000))] == [10_000, 10_000, None]
+    assert far.contest.kinds["mixture"](3000, 3) == default_mixture(3000, 3, "fast")
     (asks, is_told), usual = (found.base(20_000, 3) for found in (near, far)), plan(20_000).base(20_000, 3)
     assert "nearest neighbours" in offered(near, 20_000)
     assert asks.n_remembered == usual.n_remembered > 0

@@ -59,7 +59,7 @@ class MixtureBoosting:
         (n_components,) = decided.counts
         fit = partial(_boost, rows, n_components, decided.tail, floor, self.settings, rng)
         scores, left_out = steps.learn(rng, rows.x.shape[1], (len(rows.x), 3 * n_components), fit)
-        tail, shift, _ = choose_tail(rows.observed, left_out, rows.weight, floor, decided.tail)
+        tail, shift, _ = choose_tail(rows.observed, left_out, rows.weight, floor, decided.tail, rows.n_tails)
         left_out[:, :n_components] += shift
         return Learnt(BoostedMixture(scores.moved(shift, n_components)), left_out, tail)
 

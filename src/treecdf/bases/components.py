@@ -111,7 +111,9 @@ def make_loss(y: Array, location: Array | None, tail: int, floor: float, relativ
     return loss
 
 
-def choose_tail(y: Array, scores: Array, weight: Array, floor: float, tail: int) -> tuple[int, float, float]:
+def choose_tail(
+    y: Array, scores: Array, weight: Array, floor: float, tail: int, most: int | None = None
+) -> tuple[int, float, float]:
     """The tail under which rows are most likely, with all scales times one number; among equals the lightest.
 
     Parameters
@@ -126,12 +128,18 @@ def choose_tail(y: Array, scores: Array, weight: Array, floor: float, tail: int)
         Smallest log scale.
     tail : int
         The tail that the scores were learnt under.
+    most : int or None
+        Rows that tails are compared on at most, evenly spread over all; None: all.
 
     Returns
     -------
     tail, shift, loss : int, float, float
         The tail, what to add to the log scales, and the mean negative log-likelihood with both.
     """
+    if most is not None and len(y) > most:
+        few = np.arange(0, len(y), -(-len(y) // most))
+        tail, shift, _ = choose_tail(y[few], scores[few], weight[few], floor, tail)
+        return tail, shift, _loss_of(y, scores, weight, floor, tail, shift)
     found = {tail: _best_shift(y, scores, weight, floor, tail, 0.0)}
     for other in range(len(DEGREES)):
         if other != tail:
@@ -141,6 +149,15 @@ def choose_tail(y: Array, scores: Array, weight: Array, floor: float, tail: int)
     good_enough = min(price.values()) + _LIGHTER / weight.sum()
     best = max(one for one, loss in price.items() if loss <= good_enough)
     return best, *found[best]
+
+
+def _loss_of(y: Array, scores: Array, weight: Array, floor: float, tail: int, shift: float) -> float:
+    """Mean loss (nats a row) under a tail with `shift` added to all log scales."""
+    n_components = scores.shape[1] // 3
+    moved = np.ascontiguousarray(scores[:, : 2 * n_components])
+    moved[:, :n_components] += shift
+    location = np.ascontiguousarray(scores[:, 2 * n_components :])
+    return float(weight @ make_loss(y, location, tail, floor)(moved, np.arange(len(y)))[0] / weight.sum())
 
 
 def _best_shift(y: Array, scores: Array, weight: Array, floor: float, tail: int, shift: float) -> tuple[float, float]:

@@ -36,6 +36,7 @@ class TrainingRows:
     scale: Straightener | None = None  # of long-tailed covariates, where it suits smooth learners better
     ends: Array | None = None  # (n, 2): of the cells that the outcomes were recorded in, if they were
     may_be_held: bool = True  # whether the model may hold some of these rows
+    n_tails: int | None = None  # rows that tails are compared on at most; None: all
 
     @staticmethod
     def of(table: Table, z: Array, fold: Ints, may_be_held: bool = True) -> TrainingRows:

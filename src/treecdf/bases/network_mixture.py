@@ -57,7 +57,7 @@ class MixtureNetwork:
         for network in self.networks:
             fit = partial(self._fit, rows, floor, rng, int(rows.fold.max()) + 1, network)
             fitted, left_out = steps.learn(rng, rows.x.shape[1], (len(rows.x), 3 * self.n_components), fit)
-            tail, shift, loss = choose_tail(rows.observed, left_out, rows.weight, floor, _TAIL)
+            tail, shift, loss = choose_tail(rows.observed, left_out, rows.weight, floor, _TAIL, rows.n_tails)
             if not learnt or loss < least:
                 left_out[:, : self.n_components] += shift
                 learnt, least = [Learnt(NetworkMixture(fitted, shift), left_out, tail)], loss

@@ -253,7 +253,7 @@ class _Boosting:
         scores, found = self.steps.learn(self.rng, features.shape[1], (len(features), 2 * n_components), fit)
         left_out = np.hstack([found, location])
         left_out[:, :n_components] += relative[:, None]
-        tail, shift, value = choose_tail(rows.observed, left_out, rows.weight, self.floor, tail)
+        tail, shift, value = choose_tail(rows.observed, left_out, rows.weight, self.floor, tail, rows.n_tails)
         left_out[:, :n_components] += shift
         of_rows = make_loss(rows.observed, location, tail, self.floor)
         each = of_rows(left_out[:, : 2 * n_components].copy(), np.arange(len(location)))[0]

@@ -41,7 +41,7 @@ from treecdf.flows.learnt import count_trees
 from treecdf.flows.results import EndedStage, history_table, without_reach_of_last
 from treecdf.flows.summary import note_on_memory, note_on_repeats
 from treecdf.persist.checkpoint import NoCheckpoint
-from treecdf.training.defaults import NEAR_ROWS_TELL, ROWS_READ_WHOLE, SHARE_OF_SMALL_SAMPLE
+from treecdf.training.defaults import NEAR_ROWS_TELL, ROWS_READ_WHOLE, SHARE_OF_FEWER_ROWS
 from treecdf.training.ensemble import Ensemble, fit_ensemble
 from treecdf.training.growing.screening import notes_on_width
 from treecdf.training.importance import importances
@@ -183,8 +183,6 @@ def _fit_sampled(
     """The model of a sample of the rows, with trees of all other rows unless its outcomes are on a grid."""
     sampled, given = sampled.drawn()
     known = OfLargeTable(_do_near_rows_tell(settings, given))
-    if settings.effort == "fast" and not known.near_rows_tell:
-        sampled, given = sampled.smaller().drawn()
     n = len(given[0])
     state = fit_table(settings, given, validation, checkpoint, sample=known if sampled.leaves_enough(n) else None)
     if n == sampled.n_rows:
@@ -213,7 +211,7 @@ def _fit_sampled(
 def _do_near_rows_tell(settings: FitSettings, given: Given) -> bool:
     """Whether the nearest rows of a smaller sample would predict clearly worse, being less near (ADR 49)."""
     table = learn_table(*given, settings.categorical_features, np.random.default_rng(0))[0]
-    return worth_of_near_rows(table.x, table.y, SHARE_OF_SMALL_SAMPLE) > NEAR_ROWS_TELL[settings.effort]
+    return worth_of_near_rows(table.x, table.y, SHARE_OF_FEWER_ROWS) > NEAR_ROWS_TELL[settings.effort]
 
 
 def _refined(settings: FitSettings, sampled: Sampled, state: FittedState) -> Ensemble | None:

@@ -56,13 +56,14 @@ ROWS_READ_WHOLE = 50_000
 # Rows of larger ones that the model is first learnt from, in memory, before trees are grown on all others: of 20,000
 # kin40k is as good, protein half a nat worse (ADR 41).
 ROWS_OF_SAMPLE = 50_000
-# Share of such a sample that a fast fit learns from where near rows tell little, and folds there (ADR 49).
-SHARE_OF_SMALL_SAMPLE = 0.4
-FOLDS_OF_SMALL_SAMPLE = 2
+# Share of such a sample whose nearest rows are compared with those of all of it (ADR 49).
+SHARE_OF_FEWER_ROWS = 0.4
+# Folds of a fast fit to such a sample where near rows tell little (ADR 49).
+FOLDS_OF_FAST_SAMPLE = 2
 # How much nearer, in logarithms, the outcome of the nearest row of a sample has to be than that of the nearest row of
-# a small one, to be asked: protein .41, kin40k .06 to .1, a smooth truth .06 to .11, noisy ones below .03 (ADR 49).
+# fewer ones, to be asked: protein .41, kin40k .06 to .1, a smooth truth .06 to .11, noisy ones below .03 (ADR 49).
 NEAR_ROWS_TELL = {"fast": 0.2, "default": 0.04, "best": -np.inf}
-# Rows of a sample that the first looks at tails, slopes and nearness are taken at (ADR 49).
+# Rows of a sample that first looks at slopes and nearness are taken at, and tails are compared on (ADR 49, ADR 51).
 ROWS_OF_LOOK = 10_000
 # Rows from which on trees learn at one and a half times the rate, and scales at twice, to bound time.
 HUGE_ROWS = 20_000

@@ -27,6 +27,7 @@ from treecdf.flows.regions import Regions, fit_regions
 from treecdf.flows.results import EndedStage, Family, Fitted, History, ended_stages
 from treecdf.flows.weights import TRAINING_RULES, equal_weights, likelihood_weights, maximise, stacked_weights
 from treecdf.training.boosting import LeftOut, fit_conditional_flows, fit_flow, fit_streamed_flow
+from treecdf.training.contest import USUAL
 from treecdf.training.context import TrainingContext
 from treecdf.training.defaults import are_enough_for_network_mixtures
 from treecdf.training.jobs import Job, Workers
@@ -46,6 +47,7 @@ _WORTH_A_FAMILY_IN_ALL = 5.0  # nats that any family has to add to the others, a
 _SURE = 2.0  # standard errors that this has to be besides
 _LITTLE_WEIGHT = 0.1
 _NO_WEIGHT = 1e-3  # families of less weight are dropped
+Link = tuple[int, tuple[int, ...]]  # of a chain: an outcome, and those that are covariates of it
 
 
 @dataclass(frozen=True)
@@ -171,11 +173,12 @@ class _Trainer:
             return []
         fold = draw_folds(self.table.unit, plan.n_folds, self.rng)
         links = sorted({(order[k], tuple(sorted(order[:k]))) for order in plan.orders for k in range(len(order))})
-        jobs = [self._link_job(plan.conditional, outcome, given, fold) for outcome, given in links]
+        worth = {link: self._winners(link, fold) for link in links}
+        jobs = [self._link_job(plan.conditional, *link, fold, self._first_learner(link, worth[link])) for link in links]
         parts = self.workers.run(jobs, self.rng, ALONE if len(jobs) == 1 else LINKS)
         fitted = {link: {"flow": part} for link, part in zip(links, parts, strict=True)}
         for name, learner in plan.mixtures.items():
-            self._add_mixtures(name, learner, fitted, fold)
+            self._add_mixtures(name, learner, fitted, fold, worth)
         families = []
         for order in plan.orders:
             of_order = [fitted[order[k], tuple(sorted(order[:k]))] for k in range(len(order))]
@@ -188,20 +191,42 @@ class _Trainer:
                 families.append(self._chain(name, order, [_trained(parts.values()) for parts in of_order]))
         return families
 
+    def _winners(self, link: Link, fold: Ints) -> list[str]:
+        """The kinds of bases that a contest found worth training for a link, the first to begin with; none without."""
+        if self.plan.contest is None or self.plan.conditional is None:
+            return []
+        self.workers.look(ALONE)
+        recipe = replace(self.plan.conditional, bounds=(self.plan.conditional.bounds[link[0]],))
+        return self.plan.contest.winners(recipe, self.table.link(*link), fold)
+
+    def _first_learner(self, link: Link, winners: Sequence[str]) -> ComponentLearner | None:
+        """What learns the base that comes first; None if it is the usual one."""
+        if not winners or winners[0] == USUAL:
+            return None
+        return self.plan.mixtures[winners[0]](len(self.table), self.table.x.shape[1] + len(link[1]))
+
     def _add_mixtures(
         self,
         name: str,
         learner: Callable[[int, int], MixtureLearner],
-        fitted: dict[tuple[int, tuple[int, ...]], dict[str, Fitted | None]],
+        fitted: dict[Link, dict[str, Fitted | None]],
         fold: Ints,
+        worth: Mapping[Link, Sequence[str]],
     ) -> None:
-        """Train bases of another kind for those links where a quick look is promising; they get no trees."""
+        """Train bases of another kind for those links where a quick look, or a contest, is promising.
+
+        They get no trees.
+        """
         assert self.plan.conditional is not None
-        recipe, jobs = replace(self.plan.conditional, max_trees=0), dict[tuple[int, tuple[int, ...]], Job]()
+        recipe, jobs = replace(self.plan.conditional, max_trees=0), dict[Link, Job]()
         self.workers.look(f"the family {name!r}")
         for link, parts in fitted.items():
             table = self.table.link(*link)
-            components = self._worth_training(learner(*table.x.shape), table, fold, parts)
+            components: ComponentLearner | None = learner(*table.x.shape)
+            if self.plan.contest is None:
+                components = self._worth_training(learner(*table.x.shape), table, fold, parts)
+            elif name not in worth[link][1:] or parts["flow"] is None:
+                components = None
             if components is not None:
                 jobs[link] = self._link_job(recipe, *link, fold, components)
         if not jobs:

@@ -15,14 +15,15 @@ from treecdf.bases.components import ComponentLearner, MixtureLearner
 from treecdf.bases.learners import Learner, Neighbours, as_learner
 from treecdf.bases.stacked import Stack
 from treecdf.training.classifiers import MLP, BoostedTrees, Constant, Logistic, NodeClassifier, as_node_classifier
+from treecdf.training.contest import USUAL, Contest
 from treecdf.training.defaults import (
     FAST_TREES,
     FAST_WINDOW,
     FEWEST_ROWS_OF_CONDITIONAL,
     FEWEST_ROWS_OF_MIXTURE,
     FOLDS,
+    FOLDS_OF_FAST_SAMPLE,
     FOLDS_OF_HUGE_TABLES,
-    FOLDS_OF_SMALL_SAMPLE,
     HUGE_ROWS,
     MANY_ROWS,
     MEMBERS,
@@ -76,6 +77,7 @@ class Plan:
 
     conditional: Recipe | None  # one-outcome flows on a conditional base: the only outcome, or the links of chains
     base: Callable[[int, int], ComponentLearner]  # how that base is learnt from n rows of q covariates
+    contest: Contest | None  # between it and other bases, from which it follows which are trained; None: first looks
     mixtures: Mapping[str, Callable[[int, int], MixtureLearner]]  # other bases beside it, for shapes; by family
     orders: Sequence[tuple[int, ...]]  # of the outcomes in the chains
     n_folds: int
@@ -117,11 +119,12 @@ def make_plan(
     rotations = rotation_matrices(settings.rotations if d > 1 else None, d)
     if is_conditional(settings, n, d):
         conditional = _conditional_recipe(settings, recipe, n)
+        if sample is not None:
+            conditional = replace(conditional, rows_of_tails=ROWS_OF_LOOK)
         if sample is not None and settings.stages is None:
             conditional = replace(conditional, max_trees=0)
         if settings.base == "auto" and settings.stages is None and n >= FEWEST_ROWS_OF_MIXTURE:
-            if not _is_mixture_alone(settings, sample):
-                mixtures["mixture"] = partial(default_mixture, effort=settings.effort)
+            mixtures["mixture"] = partial(default_mixture, effort=settings.effort)
             mixtures["network"] = partial(default_network_mixture, effort=settings.effort)
         if d > 1 and has_repeats and _is_all_automatic(settings) and n <= MOST_ROWS_OF_JOINT_FLOWS:
             joint["repeats"] = _recipe_of_repeats(replace(recipe, base=_unconditional("auto", bounds)))
@@ -132,9 +135,10 @@ def make_plan(
     return Plan(
         conditional=conditional,
         base=partial(_component_learner, settings, sample=sample),
+        contest=_contest(settings) if _is_contested(settings, sample) and conditional is not None else None,
         mixtures=mixtures,
         orders=_orders(d, settings.effort),
-        n_folds=FOLDS_OF_SMALL_SAMPLE if _is_mixture_alone(settings, sample) else _n_folds(settings.effort, n),
+        n_folds=_n_folds(settings.effort, n, _is_contested(settings, sample)),
         joint=joint,
         rotations=rotations,
         weights=settings.weights,
@@ -165,12 +169,12 @@ def refining_recipe(settings: FitSettings, bounds: Sequence[Bound]) -> Recipe:
     Each tree sees all these rows unless the settings say otherwise: subsamples depend on row numbers, and so on the
     order.
     """
-    growth = _growth(settings, len(bounds))
+    growth, is_fast = _growth(settings, len(bounds)), settings.effort == "fast"
     return Recipe(
         stages=_read_stages(None, REFINING_STAGES),
         growth=replace(growth, c0=_quick(growth, 4.0).c0),
-        max_trees=min(TREES_ON_MANY_ROWS, settings.max_trees),
-        window=settings.early_stopping_window,
+        max_trees=min(FAST_TREES if is_fast else TREES_ON_MANY_ROWS, settings.max_trees),
+        window=min(FAST_WINDOW, settings.early_stopping_window) if is_fast else settings.early_stopping_window,
         bounds=tuple(bounds),
         margin=settings.margin,
         least_gain=WORTH_TREES,
@@ -205,7 +209,9 @@ def _quick(growth: Growth, factor: float = 2.0) -> Growth:
     return replace(growth, subsample=SUBSAMPLE, c0=max(growth.c0, min(factor * growth.c0, 0.5)))
 
 
-def _n_folds(effort: str, n: int) -> int:
+def _n_folds(effort: str, n: int, is_contested: bool) -> int:
+    if effort == "fast" and is_contested:
+        return FOLDS_OF_FAST_SAMPLE
     return min(FOLDS[effort], FOLDS_OF_HUGE_TABLES) if n > HUGE_ROWS and effort != "best" else FOLDS[effort]
 
 
@@ -267,7 +273,7 @@ def _component_learner(settings: FitSettings, n: int, q: int, sample: OfLargeTab
     """
     if sample is not None:
         n = max(n, HUGE_ROWS + 1)
-    if settings.base == "mixture" or _is_mixture_alone(settings, sample):
+    if settings.base == "mixture":
         return default_mixture(n, q, settings.effort)
     if settings.base == "network":
         return default_network_mixture(n, q, settings.effort)
@@ -280,10 +286,25 @@ def _component_learner(settings: FitSettings, n: int, q: int, sample: OfLargeTab
     return Stack([as_learner(regressor) for regressor in settings.base], default_scales(n))
 
 
-def _is_mixture_alone(settings: FitSettings, sample: OfLargeTable | None) -> bool:
-    """Whether a boosted mixture replaces the stack: in fast fits to large tables, unless near rows help."""
+def _is_contested(settings: FitSettings, sample: OfLargeTable | None) -> bool:
+    """Whether a contest on few rows decides which bases are trained: for large tables, unless near rows help."""
     is_automatic = settings.base == "auto" and settings.stages is None
-    return sample is not None and not sample.near_rows_tell and settings.effort == "fast" and is_automatic
+    return sample is not None and not sample.near_rows_tell and is_automatic
+
+
+def _contest(settings: FitSettings) -> Contest:
+    """Between bases as fast fits have them; fast fits train the best one only."""
+
+    def usual(n: int, q: int) -> ComponentLearner:
+        learners = default_learners(n, q, "fast", remember_rows=False)
+        return Stack(learners, default_scales(HUGE_ROWS + 1))
+
+    kinds: dict[str, Callable[[int, int], ComponentLearner]] = {
+        USUAL: usual,
+        "mixture": partial(default_mixture, effort="fast"),
+        "network": partial(default_network_mixture, effort="fast"),
+    }
+    return Contest(kinds, only_best=settings.effort == "fast")
 
 
 def _orders(d: int, effort: str) -> list[tuple[int, ...]]:

@@ -113,6 +113,7 @@ class Recipe:
     base: str = "box"  # or "student", "normal"
     margin: float = MARGIN  # of the box
     remember_rows: bool = True  # whether the model may hold training rows
+    rows_of_tails: int | None = None  # that tails of components are compared on at most; None: all
     least_gain: float = 0.0  # nats, all validation rows together, that the trees of a stage gain, or there are none
 
 

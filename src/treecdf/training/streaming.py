@@ -19,7 +19,7 @@ from treecdf.flows.mixture import Mixture
 from treecdf.flows.results import Family
 from treecdf.flows.weights import equal_weights
 from treecdf.training.classifiers import AnyClassifier
-from treecdf.training.defaults import ROWS_OF_SAMPLE, ROWS_READ_WHOLE, SHARE_OF_SMALL_SAMPLE
+from treecdf.training.defaults import ROWS_OF_SAMPLE, ROWS_READ_WHOLE
 from treecdf.training.ensemble import Ensemble, fit_streamed
 from treecdf.training.jobs import Workers
 from treecdf.training.parameters import check_together
@@ -101,10 +101,6 @@ class Sampled:
     def of(pieces: Pieces, sizes: Ints) -> Sampled:
         """With a sample of about ROWS_OF_SAMPLE of the rows that have a weight."""
         return Sampled(pieces, sizes, Pick(min(1.0, ROWS_OF_SAMPLE / int(sizes[:, 1].sum())), _KEY_OF_SAMPLE))
-
-    def smaller(self) -> Sampled:
-        """With the smaller sample that is enough where near rows tell little."""
-        return replace(self, pick=replace(self.pick, share=SHARE_OF_SMALL_SAMPLE * self.pick.share))
 
     @property
     def firsts(self) -> list[int]:

@@ -7,15 +7,20 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations_with_replacement
 from math import comb
+from typing import Any
 
 import numpy as np
 
 from treecdf._common.telling import each_fold
-from treecdf._common.typing import Array, Ints
+from treecdf._common.typing import Array, Bools, Ints
 from treecdf.bases.learners.protocol import AlwaysTried
 
 _RIDGES = np.logspace(-3, 4, 15)  # penalties of squared standardised slopes that are tried
 _ROWS_TOGETHER = 256  # rows that are predicted together: some hundred products of these stay in the cache
+_MANY_ROWS = 20_000  # rows from which on products are made piece by piece, and only their sums are kept
+_PIECE_ROWS = 1024
+_TINY = 1e-12  # of the largest squared singular value: smaller ones are none
+_NO_SPREAD = 1e-9  # standard deviation below which a product is a constant
 _NAMES = ("linear", "quadratic", "cubic")
 
 
@@ -64,6 +69,9 @@ class Polynomial(AlwaysTried):
     ) -> tuple[FittedPolynomial, Array]:
         """The regression on all rows, and out-of-fold predictions (n,); see `Learner.cross_fit`."""
         low, high = x.min(axis=0), x.max(axis=0)
+        if len(x) > _MANY_ROWS:
+            center, scale, slopes, level, found = _fit_many(x, y, weight, fold, self.degree)
+            return FittedPolynomial(self.degree, low, high, center, scale, slopes, level), found
         features, center, scale = self._features(x, weight)
         (left_out,), (chosen,) = _left_out(features, [y], weight, fold)
         coefficients, offset = _Path.of(features, weight).solve(y)
@@ -80,7 +88,7 @@ class Polynomial(AlwaysTried):
         share = weight / weight.sum()
         center = share @ raw
         scale = np.sqrt(share @ (raw - center) ** 2)
-        scale[scale < 1e-9] = np.inf
+        scale[scale < _NO_SPREAD] = np.inf
         return (raw - center) / scale, center, scale
 
 
@@ -174,10 +182,81 @@ def _decompose(a: Array) -> tuple[Array, Array, Array]:
     n, p = a.shape
     if p <= n:
         squares, right = np.linalg.eigh(a.T @ a)
-        kept = squares > squares.max() * 1e-12
+        kept = squares > squares.max() * _TINY
         values, right = np.sqrt(squares[kept]), right[:, kept]
         return a @ right / values, values, right.T
     squares, left = np.linalg.eigh(a @ a.T)
-    kept = squares > squares.max() * 1e-12
+    kept = squares > squares.max() * _TINY
     values, left = np.sqrt(squares[kept]), left[:, kept]
     return left, values, (left / values).T @ a
+
+
+def _fit_many(x: Array, y: Array, weight: Array, fold: Ints, degree: int) -> tuple[Array, Array, Array, float, Array]:
+    """Center and scale (p,) of the products of many rows, coefficients (p,), offset, out-of-fold predictions (n,).
+
+    The folds' sums of products are made once; those of all other folds are their differences from the whole.
+    """
+    pieces = [slice(i, i + _PIECE_ROWS) for i in range(0, len(x), _PIECE_ROWS)]
+    center = np.sum([weight[s] @ _products(x[s], degree) for s in pieces], axis=0) / weight.sum()
+    parts = [_Sums.of(x, y, weight, fold == f, degree, center) for f in range(int(fold.max()) + 1)]
+    whole = _Sums(*(np.sum(each, axis=0) for each in zip(*(part.each for part in parts), strict=True)))
+    scale = np.sqrt(np.diag(whole.gram) / whole.total)
+    scale[scale < _NO_SPREAD] = np.inf
+    paths = [whole.less(part).path(scale) for part in parts]
+    coefficients, offset = (np.array(each) for each in zip(*paths, strict=True))
+    found = np.empty((len(_RIDGES), len(x)))
+    for s in pieces:
+        features = (_products(x[s], degree) - center) / scale
+        for f in np.unique(fold[s]):
+            here = np.flatnonzero(fold[s] == f)
+            found[:, s.start + here] = offset[f] + coefficients[f] @ features[here].T
+    chosen = int(np.argmin((found - y) ** 2 @ weight))
+    own, own_offset = whole.path(scale)
+    return center, scale, own[chosen], float(own_offset[chosen, 0]), found[chosen]
+
+
+@dataclass(frozen=True)
+class _Sums:
+    """Weighted sums over rows: of centered products, of the products of two of them, of outcomes, and of both."""
+
+    total: float
+    sum: Array  # (p,)
+    gram: Array  # (p, p)
+    outcome: float
+    moment: Array  # (p,)
+
+    @staticmethod
+    def of(x: Array, y: Array, weight: Array, here: Bools, degree: int, center: Array) -> _Sums:
+        """The sums over the rows of a mask (n,), piece by piece."""
+        rows, p = np.flatnonzero(here), len(center)
+        total, sums, gram, outcome, moment = 0.0, np.zeros(p), np.zeros((p, p)), 0.0, np.zeros(p)
+        for i in range(0, len(rows), _PIECE_ROWS):
+            own = rows[i : i + _PIECE_ROWS]
+            features = _products(x[own], degree) - center
+            weighted = features * weight[own, None]
+            gram += weighted.T @ features
+            sums += weighted.sum(axis=0)
+            moment += weighted.T @ y[own]
+            total += float(weight[own].sum())
+            outcome += float(weight[own] @ y[own])
+        return _Sums(total, sums, gram, outcome, moment)
+
+    @property
+    def each(self) -> tuple[Any, ...]:
+        """All of them."""
+        return self.total, self.sum, self.gram, self.outcome, self.moment
+
+    def less(self, other: _Sums) -> _Sums:
+        """Those without the rows of the other."""
+        return _Sums(*(mine - its for mine, its in zip(self.each, other.each, strict=True)))
+
+    def path(self, scale: Array) -> tuple[Array, Array]:
+        """Coefficients (ridges, p) and offsets (ridges, 1) under every penalty, of products divided by `scale`."""
+        mean, offset = self.sum / self.total / scale, self.outcome / self.total
+        gram = self.gram / scale / scale[:, None] - self.total * np.outer(mean, mean)
+        squares, right = np.linalg.eigh(gram)
+        kept = squares > squares.max() * _TINY
+        squares, right = squares[kept], right[:, kept]
+        target = right.T @ (self.moment / scale - self.total * offset * mean)
+        coefficients = target / (squares + _RIDGES[:, None]) @ right.T
+        return coefficients, (offset - coefficients @ mean)[:, None]
