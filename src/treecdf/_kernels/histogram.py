@@ -152,11 +152,8 @@ def _look_at_columns(codes, rows, columns, n_bins):
     that are not in the common bin, column by column; none of columns without a common bin.
     """
     n_columns = len(columns)
-    used, common, begin = (
-        np.empty(n_columns, np.int64),
-        np.empty(n_columns, np.int64),
-        np.zeros(n_columns + 1, np.int64),
-    )
+    used, common = np.empty(n_columns, np.int64), np.empty(n_columns, np.int64)
+    begin = np.zeros(n_columns + 1, np.int64)
     for c in range(n_columns):
         bins = codes[columns[c]]
         largest = np.int64(0)

@@ -114,9 +114,8 @@ def _fit_linear(x: Array, label: Ints, weight: Array, start: Array) -> tuple[Arr
     slopes, offset = np.zeros((x.shape[1], len(start))), start.copy()
     present = np.unique(label)
     if len(present) > 1:
-        from sklearn.linear_model import (
-            LogisticRegression,
-        )  # late: its import takes a tenth of a second, and most fits go without it
+        # Late: its import takes a tenth of a second, and most fits go without it.
+        from sklearn.linear_model import LogisticRegression
 
         with warnings.catch_warnings():
             # To end at max_iter is no failure: out-of-fold rows say whether it helps.

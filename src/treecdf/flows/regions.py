@@ -113,7 +113,8 @@ def _predict(clusterer: Clusterer, x: Array) -> NDArray[Any]:
 
 def _by_means(k: int, z: Array, weight: Array, rng: np.random.Generator) -> tuple[Array, Ints]:
     """The centres (k, q) of k-means of rows z (n, q), and their numbers."""
-    from sklearn.cluster import KMeans  # late: its import takes a tenth of a second, and most fits go without it
+    # Late: its import takes a tenth of a second, and most fits go without it.
+    from sklearn.cluster import KMeans
 
     means = KMeans(min(k, len(z)), n_init=4, random_state=int(rng.integers(2**31)))
     with warnings.catch_warnings():

@@ -84,9 +84,8 @@ class Lasso(AlwaysTried):
     def _path(self, features: Array, y: Array, weight: Array, penalties: Array) -> tuple[Ints, Array, Array]:
         """The columns (k,) looked at, and under every penalty and share their slopes (m, k) and the offset (m, 1)."""
         columns = most_correlated(features, y, weight, self.max_columns)
-        from sklearn.linear_model import (
-            lasso_path,
-        )  # late: its import takes a tenth of a second, and most fits go without it
+        # Late: its import takes a tenth of a second, and most fits go without it.
+        from sklearn.linear_model import lasso_path
 
         share = weight / weight.sum()
         x = features[:, columns]
