@@ -1,5 +1,6 @@
 """Kernels on disk: read from directories that cannot be written, compiled in memory where there are none."""
 
+import gc
 import os
 import pathlib
 import shutil
@@ -7,11 +8,12 @@ import subprocess
 import sys
 
 import pytest
-from numba import config
+from numba import config, types
+from numba.core.errors import TypingError
 
 import treecdf
 from treecdf._kernels import compiling
-from treecdf._kernels.rows import is_left
+from treecdf._kernels.rows import find_bin, is_left
 
 pytestmark = pytest.mark.skipif(bool(config.DISABLE_JIT), reason="nothing is compiled")
 
@@ -131,3 +133,34 @@ def test_a_full_disk_is_no_error(monkeypatch, capsys):
 def test_without_numbas_private_parts_nothing_is_read(monkeypatch):
     monkeypatch.delattr(compiling.caching, "InTreeCacheLocator")
     assert compiling._readable_caches() == []
+
+
+def test_garbage_is_not_collected_while_kernels_compile(monkeypatch):
+    collects = []
+    load = compiling.KernelCache.load_overload
+
+    def note(self, signature, context):
+        collects.append(gc.isenabled())
+        return load(self, signature, context)
+
+    monkeypatch.setattr(compiling.KernelCache, "load_overload", note)
+    assert gc.isenabled()
+    find_bin.compile((types.float32, types.float32[::1], types.float32))
+    assert collects == [False]
+    assert gc.isenabled()
+    with pytest.raises(TypingError):
+        find_bin.compile((types.unicode_type, types.float32[::1], types.float32))
+    assert gc.isenabled()
+
+
+def test_only_the_outermost_pause_ends_it_and_leaves_what_was():
+    try:
+        for was in (True, False):
+            gc.enable() if was else gc.disable()
+            with compiling._collections_paused():
+                with compiling._collections_paused():
+                    assert not gc.isenabled()
+                assert not gc.isenabled()
+            assert gc.isenabled() == was
+    finally:
+        gc.enable()

@@ -135,8 +135,10 @@ def _add_to_neighbours(codes, begin, end, deepest, column, first, last, leaf, ra
     flat, changed = bins.reshape(-1), words.view(np.uint8)
     for stop in _ends_of_runs(codes, begin, end):
         n_blocks = (stop - begin + _BLOCK - 1) // _BLOCK
-        rises[: stop - begin] = 0.0
-        _copy_run(codes, begin, stop, bins[:, : n_blocks * _BLOCK], lowest, highest)
+        for i in range(stop - begin):
+            for o in range(n_outputs):
+                rises[i, o] = 0.0
+        _copy_run(codes, begin, stop, n_blocks * _BLOCK, bins, lowest, highest)
         for t in range(n_trees):
             level, k = 0, 0  # of the first node at which the rows part, or of a leaf
             while level < deepest:
@@ -153,9 +155,9 @@ def _add_to_neighbours(codes, begin, end, deepest, column, first, last, leaf, ra
                 for o in range(n_outputs):
                     rises[0, o] += leaf[t, k, o]
                 continue
-            place[: n_blocks * _BLOCK] = k
+            _fill(place, n_blocks * _BLOCK, np.uint8(k))
             for d in range(level, deepest):
-                right[: n_blocks * _BLOCK] = 0
+                _fill(right, n_blocks * _BLOCK, np.uint8(0))
                 for c in range(k << (d - level), (k + 1) << (d - level)):
                     node, own = (1 << d) - 1 + c, np.uint8(c)
                     j, lower, upper = column[t, node], first[t, node], last[t, node]
@@ -199,7 +201,11 @@ def _ends_of_runs(codes, begin, end):
     for j in range(len(codes)):
         for i in range(begin + 1, end):
             changes[i - begin] += codes[j, i] != codes[j, i - 1]
-    many = 0.5 * changes.max() + 0.5 * changes.sum() / changes.size
+    most, total = 0, 0
+    for i in range(end - begin):
+        most = max(most, changes[i])
+        total += changes[i]
+    many = 0.5 * most + 0.5 * total / changes.size
     ends, n_ends, last = np.empty(end - begin, np.int64), 0, begin
     for i in range(begin + 1, end):
         if changes[i - begin] > many and i - last >= _FEW_ROWS:
@@ -210,11 +216,11 @@ def _ends_of_runs(codes, begin, end):
 
 
 @ordered_kernel
-def _copy_run(codes, begin, stop, bins, lowest, highest):
-    """Bins (q, rows) of rows begin:stop, the last of them repeated to the end, and the ends of their ranges (q,)."""
+def _copy_run(codes, begin, stop, size, bins, lowest, highest):
+    """bins (q, :size) of rows begin:stop, the last of them repeated to the end, and the ends of their ranges (q,)."""
     for j in range(len(codes)):
         low, high = np.uint8(255), np.uint8(0)
-        for i in range(bins.shape[1]):
+        for i in range(size):
             code = codes[j, min(begin + i, stop - 1)]
             bins[j, i] = code
             low, high = min(low, code), max(high, code)
@@ -225,9 +231,9 @@ def _copy_run(codes, begin, stop, bins, lowest, highest):
 def _walk_together(codes, begin, t, n_levels, column, first, last, place, right):
     """place <- nodes that the rows of a tile reach after some levels of tree t, counted from the left."""
     size = place.size
-    place[:] = 0
+    _fill(place, size, np.uint8(0))
     for level in range(n_levels):
-        right[:] = 0
+        _fill(right, size, np.uint8(0))
         for k in range(1 << level):
             node = (1 << level) - 1 + k
             if last[t, node] < 255 or first[t, node] > 0:
@@ -253,6 +259,13 @@ def _walk_rows(codes, begin, column, first, last, leaf, rate, scores):
                 k = k + k + np.uint64(1) + np.uint64((code > lasts[node]) | (code < firsts[node]))
             for o in range(n_outputs):
                 scores[row, np.uint64(o)] += rate * leaf[np.uint64(t), k - n_inner, np.uint64(o)]
+
+
+@inlined_kernel
+def _fill(values, n, value):
+    """values[:n] <- value; it is compiled in less time than the same with a slice."""
+    for i in range(np.uint64(n)):
+        values[i] = value
 
 
 @inlined_kernel

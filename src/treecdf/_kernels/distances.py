@@ -45,7 +45,8 @@ def fill_excess(x, relevance, ends, components, ends_of_scores, points, near, si
     for i in range(n):
         if n_shared == 0 or _n_shared(x, i) < n_shared:
             n_shared = _n_shared(x, i + 1)
-            shared[:] = 0.0
+            for t in range(m):
+                shared[t] = 0.0
             for j in range(n_shared):
                 _add_squares(relevance[j] * x[i, j], points[j], shared)
         most, is_whole = 0.0, True
@@ -60,13 +61,18 @@ def fill_excess(x, relevance, ends, components, ends_of_scores, points, near, si
                 for j in range(q):
                     score += x[i, j] * components[j, c]
                 most = max(most, _beyond(score, ends_of_scores, c))
-        least[:] = np.inf
+        for t in range(_TILE):
+            least[t] = np.inf
         for begin in range(0, m, _TILE):
             width = min(_TILE, m - begin)
-            away[:width] = shared[begin : begin + width]
+            for t in range(width):
+                away[t] = shared[begin + t]
             for j in range(n_shared, q):
                 if relevance[j] != 0.0 and not np.isnan(x[i, j]):
                     _add_squares(relevance[j] * x[i, j], points[j, begin : begin + width], away)
             for t in range(width):
                 least[t] = away[t] if away[t] < least[t] else least[t]
-        excess[i] = max(most, max(np.sqrt(least.min()) - near, 0.0) / size)
+        nearest = np.inf
+        for t in range(_TILE):
+            nearest = min(nearest, least[t])
+        excess[i] = max(most, max(np.sqrt(nearest) - near, 0.0) / size)

@@ -31,18 +31,20 @@ def grow(
     n_roots, n_leaves, n_outputs = leaf.shape
     size = 2 * n_outputs + 1
     used, common, rare, begin_rare = _look_at_columns(codes, rows, columns, n_bins)
-    n_sums = size * used.sum()
+    n_bins_used = 0
+    for c in range(len(columns)):
+        n_bins_used += used[c]
     above, kept = np.zeros((0, 0, size)), np.zeros((0, 0, size))  # histograms of the last level and of this one
     level, width = np.int64(0), np.int64(1)  # its nodes in a tree; plain numbers would be compiled for as well
     while width < n_leaves:
         n_nodes = n_roots * width
         totals, best = np.zeros((n_nodes, size)), np.zeros((n_nodes, 2))
-        learners, few, begin_few, light = rows, rare, begin_rare, np.zeros(n_nodes, np.bool_)
+        learners, few, begin_few, light = rows, rare, begin_rare, np.zeros(n_nodes, np.int64)
         if len(above):
             learners, few, begin_few = _light_rows(rows, place, rare, begin_rare, light)
-        keeps = 2 * width < n_leaves and n_nodes * n_sums <= _MOST_KEPT
-        kept = np.empty((n_nodes, n_sums // size, size)) if keeps else above[:0]
-        first, at = 0, 0
+        keeps = 2 * width < n_leaves and n_nodes * n_bins_used * size <= _MOST_KEPT
+        kept = np.empty((n_nodes, n_bins_used, size)) if keeps else above[:0]
+        first, at = np.int64(0), np.int64(0)
         while first < len(columns):
             tile = _n_columns(used[first:], _TILE_SUMS // (n_nodes * size))
             some, begin = columns[first : first + tile], _begins(used[first : first + tile])
@@ -50,7 +52,7 @@ def grow(
             own = common[first : first + tile], few, begin_few[first:]
             _add_ragged(codes, learners, place, (gradient, hessian, weight), some, begin, own, sums)
             if len(above):
-                _fill_heavy(sums, above, at, begin, own[0] < 0, light)
+                _fill_heavy(sums, above, at, begin, own[0], np.int64(0), light)
             if first == 0:
                 whole = sums[:, : begin[1]]
                 if common[0] >= 0:
@@ -58,11 +60,11 @@ def grow(
                 begin_splits(whole, width, ridge, totals, best, column, cut, missing_left)
             _fill_common(sums, begin, own[0], totals)
             if len(above):
-                _fill_heavy(sums, above, at, begin, own[0] >= 0, light)
+                _fill_heavy(sums, above, at, begin, own[0], np.int64(1), light)
             limits = n_bins, min_rows, ridge
             improve_ragged(sums, begin, width, some, limits, totals, best, column, cut, missing_left)
             if keeps:
-                kept[:, at : at + begin[-1]] = sums
+                _keep(sums, at, kept)
             first, at = first + tile, at + begin[-1]
         send_down(codes, rows, place, level, column, cut, missing_left)
         above = kept
@@ -81,10 +83,19 @@ def grow(
 
 
 @ordered_kernel
+def _keep(sums, at, kept):
+    """Copy histograms of some columns to those of all, where they begin `at`."""
+    for node in range(sums.shape[0]):
+        for b in range(sums.shape[1]):
+            for s in range(sums.shape[2]):
+                kept[node, at + b, s] = sums[node, b, s]
+
+
+@ordered_kernel
 def _light_rows(rows, place, rare, begin_rare, light):
     """The rows of the lighter of two siblings each, in order; rows of the other one need not be added up.
 
-    light (nodes,) becomes True for these nodes. The second and third result are `rare` and `begin_rare` of
+    light (nodes,) becomes 1 for these nodes. The second and third result are `rare` and `begin_rare` of
     `_look_at_columns` for these rows.
     """
     count = np.zeros(len(light), np.int64)
@@ -93,14 +104,15 @@ def _light_rows(rows, place, rare, begin_rare, light):
     n_light = 0
     for node in range(0, len(light), 2):
         lighter = node if count[node] <= count[node + 1] else node + 1
-        light[lighter] = True
+        light[lighter] = 1
         n_light += count[lighter]
-    chosen, number, m = np.empty(n_light, rows.dtype), np.full(len(rows) if len(rare) else 0, -1), 0
+    chosen, number, m = np.empty(n_light, np.int64), np.empty(len(rows) if len(rare) else 0, np.int64), 0
     for r in range(len(rows)):
-        if light[place[rows[r]]]:
+        is_light = light[place[rows[r]]] == 1
+        if len(rare):
+            number[r] = m if is_light else -1
+        if is_light:
             chosen[m] = rows[r]
-            if len(rare):
-                number[r] = m
             m += 1
     few, begin, m = np.empty(len(rare), np.int64), np.zeros(len(begin_rare), np.int64), 0
     for c in range(len(begin_rare) - 1):
@@ -113,16 +125,17 @@ def _light_rows(rows, place, rare, begin_rare, light):
 
 
 @ordered_kernel
-def _fill_heavy(sums, above, at, begin, chosen, light):
+def _fill_heavy(sums, above, at, begin, common, with_common, light):
     """Fill the histograms of the nodes that are not light: those of their parents less those of their siblings.
 
-    above (parents, bins of all columns, 2 K + 1), where the columns of sums begin `at`; chosen (k,): which of these.
+    above (parents, bins of all columns, 2 K + 1), where the columns of sums begin `at`; common (k,) as in
+    `_look_at_columns`: columns with a common bin are filled if with_common is 1, the others if it is 0.
     """
-    for c in range(len(chosen)):
-        if not chosen[c]:
+    for c in range(len(common)):
+        if (common[c] >= 0) != (with_common == 1):
             continue
         for node in range(len(light)):
-            if light[node]:
+            if light[node] == 1:
                 continue
             parent, sibling = node // 2, node + 1 - 2 * (node % 2)
             for b in range(begin[c], begin[c + 1]):
@@ -139,7 +152,8 @@ def _look_at_columns(codes, rows, columns, n_bins):
     that are not in the common bin, column by column; none of columns without a common bin.
     """
     n_columns = len(columns)
-    used, common, begin = np.ones(n_columns, np.int64), np.full(n_columns, -1), np.zeros(n_columns + 1, np.int64)
+    used, common = np.empty(n_columns, np.int64), np.empty(n_columns, np.int64)
+    begin = np.zeros(n_columns + 1, np.int64)
     for c in range(n_columns):
         bins = codes[columns[c]]
         largest = np.int64(0)
@@ -147,7 +161,7 @@ def _look_at_columns(codes, rows, columns, n_bins):
             largest = max(largest, np.int64(bins[np.uint64(i)]))
             if largest == n_bins:
                 break
-        used[c] += largest
+        used[c], common[c] = largest + 1, -1
         most = _majority(bins, rows)
         if most >= 0:
             n_rare = 0

@@ -192,7 +192,7 @@ def forward(nodes, theta, roots, kind, x, m, u, log_det):
     point = np.empty((deepest + 1, _TILE), np.int64)
     axis = np.empty((deepest, _TILE), np.int64)
     fixed, slope = np.empty((deepest, _TILE)), np.empty((deepest, _TILE))
-    first = 0
+    first = np.int64(0)  # a plain number would be compiled for as well
     while first < n:
         # A tile is a run of rows, or of points of one row.
         row = first // m

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import log_softmax
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import LogisticRegression
 
 from treecdf._common.typing import Array, Ints
 from treecdf.bases.learners.boosting import BoostedScores, BoostingSettings, Loss, boost_scores
@@ -115,6 +114,9 @@ def _fit_linear(x: Array, label: Ints, weight: Array, start: Array) -> tuple[Arr
     slopes, offset = np.zeros((x.shape[1], len(start))), start.copy()
     present = np.unique(label)
     if len(present) > 1:
+        # Late: its import takes a tenth of a second, and most fits go without it.
+        from sklearn.linear_model import LogisticRegression
+
         with warnings.catch_warnings():
             # To end at max_iter is no failure: out-of-fold rows say whether it helps.
             warnings.simplefilter("ignore", ConvergenceWarning)

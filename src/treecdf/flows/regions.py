@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.spatial import KDTree
 from sklearn.base import clone
-from sklearn.cluster import HDBSCAN, KMeans
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
@@ -114,6 +113,9 @@ def _predict(clusterer: Clusterer, x: Array) -> NDArray[Any]:
 
 def _by_means(k: int, z: Array, weight: Array, rng: np.random.Generator) -> tuple[Array, Ints]:
     """The centres (k, q) of k-means of rows z (n, q), and their numbers."""
+    # Late: its import takes a tenth of a second, and most fits go without it.
+    from sklearn.cluster import KMeans
+
     means = KMeans(min(k, len(z)), n_init=4, random_state=int(rng.integers(2**31)))
     with warnings.catch_warnings():
         warnings.simplefilter(
@@ -133,6 +135,8 @@ def _by_density(z: Array, rng: np.random.Generator) -> tuple[Array, Ints]:
         z = z[np.sort(rng.choice(len(z), _LARGEST_HDBSCAN, replace=False))]
     size = max(5, len(z) // 40)
     if len(z) >= size:
+        from sklearn.cluster import HDBSCAN
+
         labels = HDBSCAN(min_cluster_size=size, copy=True).fit(z).labels_
         if (labels >= 0).any():
             return z[labels >= 0], labels[labels >= 0].astype(np.int64)

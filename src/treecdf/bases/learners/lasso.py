@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import lasso_path
 
 from treecdf._common.telling import each_fold
 from treecdf._common.typing import Array, Ints
@@ -85,6 +84,9 @@ class Lasso(AlwaysTried):
     def _path(self, features: Array, y: Array, weight: Array, penalties: Array) -> tuple[Ints, Array, Array]:
         """The columns (k,) looked at, and under every penalty and share their slopes (m, k) and the offset (m, 1)."""
         columns = most_correlated(features, y, weight, self.max_columns)
+        # Late: its import takes a tenth of a second, and most fits go without it.
+        from sklearn.linear_model import lasso_path
+
         share = weight / weight.sum()
         x = features[:, columns]
         mean, offset = share @ x, float(share @ y)
