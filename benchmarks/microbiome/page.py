@@ -143,13 +143,13 @@ def _reading(table: dict) -> list[str]:
         "AUC: .5 is perfect; for a single number it is max(AUC, 1 - AUC). One draw of each sample is judged; another "
         "draw of the same model changes the AUC of a fold by .01 to .06 (standard deviation, ADR 36). Slopes are those "
         "of a regression of synthetic on real correlations over pairs of taxa (the 30 most abundant; for presences "
-        "those present in 10 to 90 % of samples). Correlations of some hundred samples are noisy, and the noise shrinks "
-        f"every slope towards 0: real samples of other infants reach {real['slope_within']:.2f} within age deciles, "
-        f"{real['slope_overall']:.2f} over all ages and {real['slope_presence']:.2f} for presences; CompositionalFlow "
-        f"{own['slope_within']:.2f}, {own['slope_overall']:.2f} and {own['slope_presence']:.2f}, so it links taxa "
-        "more weakly than real samples of other infants do. No method here, the control included, comes near a slope "
-        "of .8 within age deciles. Distances are Bray-Curtis. Log densities are of shares, given the number of reads "
-        "where the generator knows it.",
+        "those present in 10 to 90 % of samples). Correlations of some hundred samples are noisy, and the noise "
+        f"shrinks every slope towards 0: real samples of other infants reach {real['slope_within']:.2f} within age "
+        f"deciles, {real['slope_overall']:.2f} over all ages and {real['slope_presence']:.2f} for presences; "
+        f"CompositionalFlow {own['slope_within']:.2f}, {own['slope_overall']:.2f} and {own['slope_presence']:.2f}, so "
+        "it links taxa more weakly than real samples of other infants do. No method here, the control included, comes "
+        "near a slope of .8 within age deciles. Distances are Bray-Curtis. Log densities are of shares, given the "
+        "number of reads where the generator knows it.",
         "",
     ]
 
