@@ -11,11 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treecdf._common.typing import Array, Bools, Ints
-from treecdf._kernels.curves import fill_leaves, mix_ascending, mix_points, unmix_points
+from treecdf._kernels.curves import fill_leaves, mix_ascending, mix_points, solve_levels, unmix_points
 from treecdf.flows.flow import ABOVE_ZERO, BELOW_ONE, TreeFlow
 from treecdf.flows.tree import TreeSequence
 
 _MOST_KNOTS = 128  # outcomes at which a mixture is looked at first
+_ROWS_OF_MASSES = 64  # rows whose masses are worked out together: they stay in the cache
 MANY = 8  # points at a row, from where on it pays to sort them, and to know all leaves
 
 
@@ -99,11 +100,15 @@ class Bundle:
     def lines(self, z: Array) -> Array:
         """What trees are at covariates z (n, q) of theirs: a line in each leaf, (n, leaves, 2); see `fill_leaves`."""
         leaves = self.leaves
-        masses, lines, first = np.empty((len(z), len(leaves.left))), np.empty((len(z), len(leaves.low), 2)), 0
-        for stage in self.stages:
-            stage.fill_masses(z, first, masses)
-            first += len(stage.nodes)
-        fill_leaves(leaves.left, leaves.right, leaves.roots, leaves.first, leaves.low, leaves.high, masses, lines)
+        lines = np.empty((len(z), len(leaves.low), 2))
+        for begin in range(0, len(z), _ROWS_OF_MASSES):
+            rows, first = slice(begin, begin + _ROWS_OF_MASSES), 0
+            masses = np.empty((len(leaves.left), len(z[rows])))
+            for stage in self.stages:
+                stage.fill_masses(z[rows], first, masses)
+                first += len(stage.nodes)
+            ends = leaves.low, leaves.high
+            fill_leaves(leaves.left, leaves.right, leaves.roots, leaves.first, *ends, masses, lines[rows])
         return lines
 
     def draw(self, u: Array, numbers: Ints, z: Array, parameters: Array) -> Array:
@@ -115,7 +120,7 @@ class Bundle:
         v = self.flow.base.from_unit(np.clip(u, ABOVE_ZERO, BELOW_ONE)[..., None])
         if self.has_trees:
             leaves, moved = self.leaves, np.ascontiguousarray(v[..., 0])
-            unmix_points(leaves.first, leaves.low, leaves.high, self.ends, self.lines(z), numbers, moved)
+            unmix_points(leaves.first, leaves.low, self.ends, self.lines(z), numbers, moved)
             v = np.where(self.flow.base.inside(v)[..., None], np.minimum(moved, BELOW_ONE)[..., None], v)
         return self.flow.base.from_box(v, parameters)[..., 0]
 
@@ -157,15 +162,28 @@ class Part:
             shares=self.shares[rows],
         )
 
+    def quantiles(self, levels: Array) -> Array:
+        """Outcomes (n, m) where the mixture of the flows of the bundle reaches levels (n, m)."""
+        bundle, base = self.bundle, self.bundle.flow.base
+        v = base.from_unit(levels[..., None])
+        if bundle.has_trees:
+            leaves, moved = bundle.leaves, np.ascontiguousarray(v[..., 0])
+            trees = (leaves.first, leaves.low, leaves.high, bundle.ends)
+            solve_levels(*trees, self.lines, self.rows, self.shares, moved)
+            v = np.where(base.inside(v)[..., None], moved[..., None], v)
+        return base.from_box(v, self.parameters)[..., 0]
+
     def add(self, y: Array, is_ascending: bool, cdf: Array, density: Array) -> None:
         """Add its weighted CDF and density at outcomes y (n, m) to those (n, m) of the mixture."""
         bundle, base = self.bundle, self.bundle.flow.base
         v, steep = base.to_box_and_density(y, self.parameters)
         if bundle.has_trees:
             mixed, slopes, leaves = np.empty(v.shape), np.empty(v.shape), bundle.leaves
-            mix = mix_ascending if is_ascending else mix_points
-            trees = (leaves.first, leaves.low, leaves.high, bundle.ends)
-            mix(*trees, self.lines, self.rows, self.shares, v, mixed, slopes)
+            at = (bundle.ends, self.lines, self.rows, self.shares, v, mixed, slopes)
+            if is_ascending:
+                mix_ascending(leaves.first, leaves.low, *at)
+            else:
+                mix_points(leaves.first, leaves.low, leaves.high, *at)
             v, steep = mixed, steep * slopes
         cdf += self.weight[:, None] * base.to_unit(v[..., None])[..., 0]
         density += self.weight[:, None] * np.where(np.isinf(y), 0.0, steep)

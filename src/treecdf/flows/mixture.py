@@ -237,6 +237,9 @@ class Mixture:
         for rows in _few_rows(len(x)):
             own, levels, few = x[rows], u[rows], take(known, rows)
             at = self.at(own, few)
+            if len(at.parts) == 1:  # the base is left to the end, for the points that its trees make of the levels
+                y[rows] = at.parts[0].quantiles(levels[..., 0])[..., None]
+                continue
             rough = Curve.trace(at.ask, at.knots(_KNOTS_OF_BRACKETS), ROUGH)
             low, high, start = rough.brackets(levels[..., 0])
             beyond = np.asarray(np.isnan(low).any(axis=1))
