@@ -119,7 +119,7 @@ def test_points_go_back_through_lines_as_by_the_naive_twin():
     u, numbers = rng.random((n, m)), rng.integers(2, size=(n, m))
     u[:, :3] = -0.5, 1.5, 1.0
     found = u.copy()
-    unmix_points(first, low, high, ends, lines, numbers, found)
+    unmix_points(first, low, ends, lines, numbers, found)
     for i in range(n):
         for k in range(m):
             v = u[i, k]

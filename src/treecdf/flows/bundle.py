@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treecdf._common.typing import Array, Bools, Ints
-from treecdf._kernels.curves import fill_leaves, mix_ascending, mix_points, solve_levels, unmix_points
+from treecdf._kernels.curves import BLOCK, fill_lines, fill_slopes, mix_ascending, mix_points, solve_levels, unmix_points
 from treecdf.flows.flow import ABOVE_ZERO, BELOW_ONE, TreeFlow
 from treecdf.flows.tree import TreeSequence
 
@@ -22,7 +22,7 @@ MANY = 8  # points at a row, from where on it pays to sort them, and to know all
 
 @dataclass(frozen=True)
 class Leaves:
-    """Trees of one outcome as what `fill_leaves` and the kernels after it read; see there."""
+    """Trees of one outcome as what `fill_lines` and the kernels after it read; see there."""
 
     left: Ints  # (nodes,)
     right: Ints
@@ -98,18 +98,41 @@ class Bundle:
         return len(self.leaves.left) > 0
 
     def lines(self, z: Array) -> Array:
-        """What trees are at covariates z (n, q) of theirs: a line in each leaf, (n, leaves, 2); see `fill_leaves`."""
-        leaves = self.leaves
-        lines = np.empty((len(z), len(leaves.low), 2))
+        """What trees are at covariates z (n, q) of theirs: a line in each leaf, (n, leaves, 2); see `fill_lines`."""
+        lines = np.empty((len(z), len(self.leaves.low), 2))
         for begin in range(0, len(z), _ROWS_OF_MASSES):
-            rows, first = slice(begin, begin + _ROWS_OF_MASSES), 0
-            masses = np.empty((len(leaves.left), len(z[rows])))
-            for stage in self.stages:
-                stage.fill_masses(z[rows], first, masses)
-                first += len(stage.nodes)
-            ends = leaves.low, leaves.high
-            fill_leaves(leaves.left, leaves.right, leaves.roots, leaves.first, *ends, masses, lines[rows])
+            rows = slice(begin, begin + _ROWS_OF_MASSES)
+            fill_lines(*self._trees(z[rows]), lines[rows])
         return lines
+
+    def _trees(self, z: Array) -> tuple[Array | Ints, ...]:
+        """All trees at few covariates z (n, q), as `fill_lines` and `fill_slopes` read them."""
+        leaves, first = self.leaves, 0
+        masses = np.empty((len(leaves.left), len(z)))
+        for stage in self.stages:
+            stage.fill_masses(z, first, masses)
+            first += len(stage.nodes)
+        return leaves.left, leaves.right, leaves.roots, leaves.first, leaves.low, leaves.high, masses
+
+    def quantiles(self, levels: Array, shares: Array, z: Array, parameters: Array) -> Array:
+        """Outcomes (n, m) where the mixture of the flows, of shares (n, flows), reaches levels (n, m).
+
+        At rows with covariates z of the trees and parameters of the base, which all flows share: levels go back
+        through the trees alone.
+        """
+        v = self.flow.base.from_unit(levels[..., None])
+        if self.has_trees:
+            moved, leaves = np.full((len(v), levels.shape[1]), 0.5), self.leaves
+            slopes = np.ones((len(leaves.low), BLOCK))
+            for begin in range(0, len(v), BLOCK):
+                rows = slice(begin, begin + BLOCK)
+                fill_slopes(*self._trees(z[rows]), slopes)
+                own, few = np.zeros((levels.shape[1], BLOCK)), np.zeros((len(self.members), BLOCK))
+                own[:, : len(v[rows])], few[:, : len(v[rows])] = v[rows, :, 0].T, shares[rows].T
+                solve_levels(leaves.first, leaves.low, leaves.high, self.ends, slopes, few, len(v[rows]), own)
+                moved[rows] = own[:, : len(v[rows])].T
+            v = np.where(self.flow.base.inside(v)[..., None], moved[..., None], v)
+        return self.flow.base.from_box(v, parameters)[..., 0]
 
     def draw(self, u: Array, numbers: Ints, z: Array, parameters: Array) -> Array:
         """Draws (n, m) made of uniforms u (n, m), each by the flow of its number in the bundle, numbers (n, m).
@@ -161,17 +184,6 @@ class Part:
             weight=self.weight[rows],
             shares=self.shares[rows],
         )
-
-    def quantiles(self, levels: Array) -> Array:
-        """Outcomes (n, m) where the mixture of the flows of the bundle reaches levels (n, m)."""
-        bundle, base = self.bundle, self.bundle.flow.base
-        v = base.from_unit(levels[..., None])
-        if bundle.has_trees:
-            leaves, moved = bundle.leaves, np.ascontiguousarray(v[..., 0])
-            trees = (leaves.first, leaves.low, leaves.high, bundle.ends)
-            solve_levels(*trees, self.lines, self.rows, self.shares, moved)
-            v = np.where(base.inside(v)[..., None], moved[..., None], v)
-        return base.from_box(v, self.parameters)[..., 0]
 
     def add(self, y: Array, is_ascending: bool, cdf: Array, density: Array) -> None:
         """Add its weighted CDF and density at outcomes y (n, m) to those (n, m) of the mixture."""
