@@ -8,13 +8,11 @@ import numpy as np
 
 from treecdf._kernels.compiling import inlined_kernel, kernel
 from treecdf._kernels.losses import exp_tile
-from treecdf._kernels.roots import step_root
 from treecdf._kernels.transform import NETWORK, TREES, dot, network_logit, trees_logit, work_sizes
 
 _TINY = 1e-300  # the cube is open at zero
 _ROWS = 64  # rows that are worked on together, in vector units
-BLOCK = 32  # points of a row that are moved together
-_N_STEPS = 200  # of root finding at most; five are usual
+_BLOCK = 32  # points of a row that are moved together
 _FEW_ROWS = 8  # fewer go through classifiers one by one
 _AT_ONCE = 4096  # exponentials that are taken together
 
@@ -52,9 +50,10 @@ def fill_masses(nodes, theta, roots, kind, x, first, masses):
 
 @inlined_kernel
 def _trees_odds(theta, k, kind, columns, begin, size, held, odds, out):
-    """odds[out:out + size] <- minus the log-odds of node k's boosted trees at rows begin:begin + size of columns (q, n).
+    """odds[out:out + size] <- minus the log-odds of node k's boosted trees at rows begin:begin + size.
 
-    Rows go up a tree together: from both children of a node each takes what it would reach.
+    columns (q, n) are their covariates. Rows go up a tree together: from both children of a node each takes what it
+    would reach.
     """
     n_inner, offset = (1 << kind[2]) - 1, 1
     size, begin, out = np.uint64(size), np.uint64(begin), np.uint64(out)
@@ -94,7 +93,7 @@ def fill_lines(left, right, roots, first, low, high, masses, lines):
     left, right (nodes,): a node's children, nodes of larger number, or -1 - leaf. Tree t has the nodes
     roots[t]:roots[t + 1] and, from left to right, the leaves first[t]:first[t + 1], which extend from low to high.
     """
-    most = _most_leaves(first)
+    most = most_leaves(first)
     whole, mass, below = np.empty((most, _ROWS)), np.empty((most, _ROWS)), np.empty((most + 1, _ROWS))
     for begin in range(0, masses.shape[1], _ROWS):
         rows, at = np.uint64(min(_ROWS, masses.shape[1] - begin)), np.uint64(begin)
@@ -116,7 +115,7 @@ def fill_lines(left, right, roots, first, low, high, masses, lines):
 @kernel
 def fill_slopes(left, right, roots, first, low, high, masses, slopes):
     """slopes (leaves, n or more) <- slopes of `fill_lines`, of n rows that are not more than `_ROWS`."""
-    whole = np.empty((_most_leaves(first), _ROWS))
+    whole = np.empty((most_leaves(first), _ROWS))
     rows = np.uint64(masses.shape[1])
     for tree in range(roots.size - 1):
         own = slopes[first[tree] : first[tree + 1]]
@@ -146,7 +145,7 @@ def _fill_slopes(left, right, roots, first, low, high, masses, tree, at, rows, w
 
 
 @kernel
-def _most_leaves(first):
+def most_leaves(first):
     """Leaves of the largest tree."""
     most = 1
     for tree in range(first.size - 1):
@@ -192,7 +191,7 @@ def move_points(first, low, high, ends, own, m, v, product):
 
     Sequences go side by side: no point waits for another's way through the trees.
     """
-    longest, n_halvings, most = 0, 0, _most_leaves(first)
+    longest, n_halvings, most = 0, 0, most_leaves(first)
     while 1 << n_halvings < most:
         n_halvings += 1
     for j in range(ends.size - 1):
@@ -215,137 +214,15 @@ def move_points(first, low, high, ends, own, m, v, product):
 
 
 @kernel
-def solve_levels(first, low, high, ends, slopes, shares, n_rows, levels):
-    """levels (m, BLOCK) <- points whose images, in the mean over sequences of trees, they are.
-
-    It is the inverse of `mix_points` for a block of rows, of which the first n_rows are there, with the slopes (leaves, BLOCK) of all leaves and shares
-    (sequences, BLOCK). Newton's method begins between the smallest and the largest of what each sequence by itself
-    would say. Points outside the unit interval, and its ends, stay where they are.
-    """
-    m = levels.shape[0]
-    v, product, cdf, density = (np.empty((m, BLOCK)), np.empty((m, BLOCK)), np.empty((m, BLOCK)), np.empty((m, BLOCK)))
-    here, low_end, high_end, last = np.empty((4, m, BLOCK))
-    line, flat = np.empty(_most_leaves(first) * BLOCK), slopes.reshape(-1)
-    points, rises = v.reshape(-1), product.reshape(-1)
-    chosen = np.empty(3 * BLOCK)
-    here[:], low_end[:], high_end[:] = 0.0, 1.0, 0.0
-    for j in range(ends.size - 1):
-        v[:] = levels
-        _unmove_rows(points, ends[j], ends[j + 1], first, low, high, flat, np.uint64(n_rows), line, chosen)
-        for k in range(m):
-            for r in range(n_rows):
-                if shares[j, r] > 0.0:
-                    low_end[k, r], high_end[k, r] = min(low_end[k, r], v[k, r]), max(high_end[k, r], v[k, r])
-                    here[k, r] += shares[j, r] * v[k, r]
-    n_left = 0
-    for k in range(m):
-        for r in range(n_rows):
-            here[k, r] = min(max(here[k, r], low_end[k, r]), high_end[k, r])
-            is_inside = 0.0 < levels[k, r] < 1.0 and low_end[k, r] <= high_end[k, r]
-            n_left += is_inside
-            last[k, r] = high_end[k, r] - low_end[k, r] if is_inside else -1.0  # of points that are found
-    for _ in range(_N_STEPS):
-        if n_left == 0:
-            break
-        cdf[:], density[:] = 0.0, 0.0
-        for j in range(ends.size - 1):
-            v[:], product[:] = here, 1.0
-            _move_rows(points, rises, ends[j], ends[j + 1], first, low, high, flat, np.uint64(n_rows), line, chosen)
-            for k in range(m):
-                for r in range(n_rows):
-                    cdf[k, r] += shares[j, r] * v[k, r]
-                    density[k, r] += shares[j, r] * product[k, r]
-        for k in range(m):
-            for r in range(n_rows):
-                if last[k, r] >= 0.0:
-                    step = step_root(
-                        levels[k, r], cdf[k, r], density[k, r], here[k, r], low_end[k, r], high_end[k, r], last[k, r]
-                    )
-                    here[k, r], low_end[k, r], high_end[k, r], last[k, r], gap = step
-                    if gap == 0.0:
-                        last[k, r] = -1.0
-                        n_left -= 1
-    for k in range(m):
-        for r in range(n_rows):
-            if 0.0 < levels[k, r] < 1.0:
-                levels[k, r] = here[k, r]
-
-
-@inlined_kernel
-def _fill_line(start, n_leaves, low, high, slopes, rows, line):
-    """line (n_leaves, BLOCK), flat, <- mass left of each leaf of a tree at the rows of a block."""
-    n = np.uint64(BLOCK)
-    for r in range(rows):
-        line[r] = 0.0
-    for leaf in range(np.uint64(1), n_leaves):
-        to, of = leaf * n, (start + leaf) * n
-        length = high[start + leaf - np.uint64(1)] - low[start + leaf - np.uint64(1)]
-        for r in range(rows):
-            line[to + r] = line[to - n + r] + length * slopes[of - n + r]
-
-
-@inlined_kernel
-def _move_rows(v, product, begin, end, first, low, high, slopes, rows, line, chosen):
-    """v (m, BLOCK) <- images of points at the rows of a block under the trees begin:end; slopes multiply product.
-
-    All arrays are flat: the line of a leaf, and how far a point is in it, are chosen in vector units, without a branch on
-    where a point is. line (leaves of a tree, BLOCK) and chosen (3, BLOCK) are work space.
-    """
-    n = np.uint64(BLOCK)
-    for tree in range(begin, end):
-        start, n_leaves = np.uint64(first[tree]), np.uint64(first[tree + 1] - first[tree])
-        _fill_line(start, n_leaves, low, high, slopes, rows, line)
-        for at in range(np.uint64(0), np.uint64(v.size), n):
-            for r in range(rows):
-                chosen[r], chosen[n + r], chosen[n + n + r] = 0.0, slopes[start * n + r], v[at + r]
-            for leaf in range(np.uint64(1), n_leaves):
-                cut, to, of = low[start + leaf], leaf * n, (start + leaf) * n
-                for r in range(rows):
-                    # Products are exact. To choose between two places in memory would not run in vector units.
-                    rest = v[at + r] - cut
-                    right = 1.0 if rest > 0.0 else 0.0
-                    left = 1.0 - right
-                    chosen[r] = left * chosen[r] + right * line[to + r]
-                    chosen[n + r] = left * chosen[n + r] + right * slopes[of + r]
-                    chosen[n + n + r] = left * chosen[n + n + r] + right * rest
-            for r in range(rows):
-                own = chosen[r] + chosen[n + n + r] * chosen[n + r]
-                v[at + r] = min(max(own, _TINY), 1.0)
-                product[at + r] *= chosen[n + r]
-
-
-@inlined_kernel
-def _unmove_rows(v, begin, end, first, low, high, slopes, rows, line, chosen):
-    """v (m, BLOCK) <- what has the points v as images, the inverse of `_move_rows`."""
-    n = np.uint64(BLOCK)
-    for tree in range(end - 1, begin - 1, -1):
-        start, n_leaves = np.uint64(first[tree]), np.uint64(first[tree + 1] - first[tree])
-        _fill_line(start, n_leaves, low, high, slopes, rows, line)
-        for at in range(np.uint64(0), np.uint64(v.size), n):
-            for r in range(rows):
-                chosen[r], chosen[n + r], chosen[n + n + r] = 0.0, slopes[start * n + r], 0.0
-            for leaf in range(np.uint64(1), n_leaves):
-                cut, to, of = low[start + leaf], leaf * n, (start + leaf) * n
-                for r in range(rows):
-                    is_beyond = v[at + r] > line[to + r]
-                    chosen[r] = line[to + r] if is_beyond else chosen[r]
-                    chosen[n + r] = slopes[of + r] if is_beyond else chosen[n + r]
-                    chosen[n + n + r] = cut if is_beyond else chosen[n + n + r]
-            for r in range(rows):
-                own = chosen[n + n + r] + (v[at + r] - chosen[r]) / max(chosen[n + r], _TINY)
-                v[at + r] = min(max(own, _TINY), 1.0)
-
-
-@kernel
 def mix_ascending(first, low, ends, lines, rows, shares, u, mixed, slopes):
     """What `mix_points` gives for points that ascend at each row, faster if they are many.
 
     Points go through a tree a block at a time, in vector units: there are few leaves that a block has points in.
     """
     m = u.shape[1]
-    n_blocks = (m + BLOCK - 1) // BLOCK
-    v, product = np.empty(n_blocks * BLOCK), np.empty(n_blocks * BLOCK)
-    image, steep, most = np.empty(BLOCK), np.empty(BLOCK), _most_leaves(first)
+    n_blocks = (m + _BLOCK - 1) // _BLOCK
+    v, product = np.empty(n_blocks * _BLOCK), np.empty(n_blocks * _BLOCK)
+    image, steep, most = np.empty(_BLOCK), np.empty(_BLOCK), most_leaves(first)
     cut, rise, slope = np.empty(most), np.empty(most), np.empty(most)
     for i in range(u.shape[0]):
         own = lines[rows[i]]
@@ -357,7 +234,7 @@ def mix_ascending(first, low, ends, lines, rows, shares, u, mixed, slopes):
         for k in range(m):
             outside = k < begin or k >= end
             mixed[i, k], slopes[i, k] = u[i, k] if outside else 0.0, 1.0 if outside else 0.0
-        n, used = np.uint64(end - begin), (end - begin + BLOCK - 1) // BLOCK * BLOCK
+        n, used = np.uint64(end - begin), (end - begin + _BLOCK - 1) // _BLOCK * _BLOCK
         for j in range(ends.size - 1):
             v[:used], product[:used] = 1.0, 1.0
             for k in range(n):
@@ -369,11 +246,11 @@ def mix_ascending(first, low, ends, lines, rows, shares, u, mixed, slopes):
                     cut[leaf], slope[leaf] = low[at], own[at, 1]
                     rise[leaf] = own[at, 0] - low[at] * own[at, 1]
                 leaf = np.uint64(0)
-                for at in range(np.uint64(0), np.uint64(used), np.uint64(BLOCK)):
+                for at in range(np.uint64(0), np.uint64(used), np.uint64(_BLOCK)):
                     while leaf < last and v[at] > cut[leaf + np.uint64(1)]:
                         leaf += np.uint64(1)
-                    _move_block(v, at, v[at + np.uint64(BLOCK - 1)], leaf, last, cut, rise, slope, image, steep)
-                    for r in range(np.uint64(BLOCK)):
+                    _move_block(v, at, v[at + np.uint64(_BLOCK - 1)], leaf, last, cut, rise, slope, image, steep)
+                    for r in range(np.uint64(_BLOCK)):
                         v[at + r] = min(max(image[r], _TINY), 1.0)
                         product[at + r] *= steep[r]
             for k in range(n):
@@ -394,7 +271,7 @@ def _move_block(v, at, largest, leaf, last, cut, rise, slope, image, steep):
         third = min(second + one, last)
         slope1, slope2, slope3 = slope[leaf], slope[second], slope[third]
         rise1, rise2, rise3, cut2, cut3 = rise[leaf], rise[second], rise[third], cut[second], cut[third]
-        for r in range(np.uint64(BLOCK)):
+        for r in range(np.uint64(_BLOCK)):
             z = v[at + r]
             b = slope2 if z > cut2 else slope1
             a = rise2 if z > cut2 else rise1
@@ -415,9 +292,9 @@ def unmix_points(first, low, ends, lines, numbers, u):
     It is the inverse of one sequence of `mix_points`. Points outside the unit interval stay where they are.
     """
     m = u.shape[1]
-    n_blocks, most = (m + BLOCK - 1) // BLOCK, _most_leaves(first)
-    place, v = np.empty(m, np.int64), np.empty(n_blocks * BLOCK)
-    image, steep = np.empty(BLOCK), np.empty(BLOCK)
+    n_blocks, most = (m + _BLOCK - 1) // _BLOCK, most_leaves(first)
+    place, v = np.empty(m, np.int64), np.empty(n_blocks * _BLOCK)
+    image, steep = np.empty(_BLOCK), np.empty(_BLOCK)
     cut, rise, slope = np.empty(most), np.empty(most), np.empty(most)
     for i in range(u.shape[0]):
         own = lines[i]
@@ -427,7 +304,7 @@ def unmix_points(first, low, ends, lines, numbers, u):
                 if numbers[i, k] == j and 0.0 <= u[i, k] <= 1.0:
                     place[count], v[count] = k, u[i, k]
                     count += 1
-            used = (count + BLOCK - 1) // BLOCK * BLOCK
+            used = (count + _BLOCK - 1) // _BLOCK * _BLOCK
             v[count:used] = 0.0
             for tree in range(ends[j + 1] - 1, ends[j] - 1, -1):
                 start, last = first[tree], np.uint64(first[tree + 1] - 1 - first[tree])
@@ -435,9 +312,9 @@ def unmix_points(first, low, ends, lines, numbers, u):
                     at = np.uint64(start) + leaf
                     cut[leaf], slope[leaf] = own[at, 0], 1.0 / own[at, 1] if own[at, 1] > 0.0 else 0.0
                     rise[leaf] = low[at] - cut[leaf] * slope[leaf]
-                for at in range(np.uint64(0), np.uint64(used), np.uint64(BLOCK)):
+                for at in range(np.uint64(0), np.uint64(used), np.uint64(_BLOCK)):
                     _move_block(v, at, np.inf, np.uint64(0), last, cut, rise, slope, image, steep)
-                    for r in range(np.uint64(BLOCK)):
+                    for r in range(np.uint64(_BLOCK)):
                         v[at + r] = min(max(image[r], _TINY), 1.0)
             for a in range(count):
                 u[i, place[a]] = v[a]

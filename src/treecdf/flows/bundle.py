@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treecdf._common.typing import Array, Bools, Ints
-from treecdf._kernels.curves import BLOCK, fill_lines, fill_slopes, mix_ascending, mix_points, solve_levels, unmix_points
+from treecdf._kernels.curves import fill_lines, fill_slopes, mix_ascending, mix_points, unmix_points
+from treecdf._kernels.levels import BLOCK, solve_levels
 from treecdf.flows.flow import ABOVE_ZERO, BELOW_ONE, TreeFlow
 from treecdf.flows.tree import TreeSequence
 
