@@ -117,8 +117,8 @@ def random_lines(rng, n):
     for i in range(n):
         for begin, end in pairwise(FIRST):
             mass = rng.dirichlet(np.ones(end - begin))
-            lines[i, begin:end, 0] = np.cumsum(mass) - mass
             lines[i, begin:end, 1] = mass / (HIGH - LOW)[begin:end]
+            lines[i, begin:end, 0] = np.cumsum(mass) - mass - LOW[begin:end] * lines[i, begin:end, 1]
     return lines
 
 
@@ -126,7 +126,7 @@ def image(v, lines, sequence):
     """Where a point goes in a sequence of trees, in NumPy."""
     for tree in range(ENDS[sequence], ENDS[sequence + 1]):
         leaves = slice(FIRST[tree], FIRST[tree + 1])
-        v = np.interp(v, np.append(LOW[leaves], 1.0), np.append(lines[leaves, 0], 1.0))
+        v = np.interp(v, np.append(LOW[leaves], 1.0), np.append(lines[leaves, 0] + LOW[leaves] * lines[leaves, 1], 1.0))
     return v
 
 
@@ -183,7 +183,7 @@ def test_points_go_back_through_lines_as_by_the_naive_twin():
             v = u[i, k]
             for tree in reversed(range(ends[numbers[i, k]], ends[numbers[i, k] + 1])):
                 leaves = slice(first[tree], first[tree + 1])
-                images = np.append(lines[i, leaves, 0], 1.0)
+                images = np.append(lines[i, leaves, 0] + low[leaves] * lines[i, leaves, 1], 1.0)
                 v = v if not 0 <= v <= 1 else np.interp(v, images, np.append(low[leaves], 1.0))
             assert found[i, k] == pytest.approx(v, rel=1e-12)
 

@@ -88,7 +88,7 @@ def _is_right(value, threshold, missing_left):
 
 @kernel
 def fill_lines(left, right, roots, first, low, high, masses, lines):
-    """lines (n, leaves, 2) <- mass left of each leaf of its tree, and slope of the CDF in it, from masses (nodes, n).
+    """lines (n, leaves, 2) <- the line that a tree is in each leaf, value at 0 and slope, from masses (nodes, n).
 
     left, right (nodes,): a node's children, nodes of larger number, or -1 - leaf. Tree t has the nodes
     roots[t]:roots[t + 1] and, from left to right, the leaves first[t]:first[t + 1], which extend from low to high.
@@ -108,7 +108,7 @@ def fill_lines(left, right, roots, first, low, high, masses, lines):
                     below[leaf + np.uint64(1), r] = below[leaf, r] + mass[leaf, r] * length
             for r in range(rows):
                 for leaf in range(n_leaves):
-                    lines[at + r, start + leaf, 0] = below[leaf, r]
+                    lines[at + r, start + leaf, 0] = below[leaf, r] - low[start + leaf] * mass[leaf, r]
                     lines[at + r, start + leaf, 1] = mass[leaf, r]
 
 
@@ -209,7 +209,7 @@ def move_points(first, low, high, ends, own, m, v, product):
             for k in range(m):
                 at = np.uint64(_leaf_at(v[j, k], high, begin, last, n_halvings))
                 slope = own[at, 1]
-                v[j, k] = min(max(own[at, 0] + (v[j, k] - low[at]) * slope, _TINY), 1.0)
+                v[j, k] = min(max(own[at, 0] + v[j, k] * slope, _TINY), 1.0)
                 product[j, k] *= slope
 
 
@@ -222,8 +222,7 @@ def mix_ascending(first, low, ends, lines, rows, shares, u, mixed, slopes):
     m = u.shape[1]
     n_blocks = (m + _BLOCK - 1) // _BLOCK
     v, product = np.empty(n_blocks * _BLOCK), np.empty(n_blocks * _BLOCK)
-    image, steep, most = np.empty(_BLOCK), np.empty(_BLOCK), most_leaves(first)
-    cut, rise, slope = np.empty(most), np.empty(most), np.empty(most)
+    image, steep = np.empty(_BLOCK), np.empty(_BLOCK)
     for i in range(u.shape[0]):
         own = lines[rows[i]]
         begin, end = 0, m
@@ -240,16 +239,11 @@ def mix_ascending(first, low, ends, lines, rows, shares, u, mixed, slopes):
             for k in range(n):
                 v[k] = max(u[i, np.uint64(begin) + k], _TINY)
             for tree in range(ends[j], ends[j + 1]):
-                start, last = first[tree], np.uint64(first[tree + 1] - 1 - first[tree])
-                for leaf in range(last + np.uint64(1)):
-                    at = np.uint64(start) + leaf
-                    cut[leaf], slope[leaf] = low[at], own[at, 1]
-                    rise[leaf] = own[at, 0] - low[at] * own[at, 1]
-                leaf = np.uint64(0)
+                leaf, last = np.uint64(first[tree]), np.uint64(first[tree + 1] - 1)
                 for at in range(np.uint64(0), np.uint64(used), np.uint64(_BLOCK)):
-                    while leaf < last and v[at] > cut[leaf + np.uint64(1)]:
+                    while leaf < last and v[at] > low[leaf + np.uint64(1)]:
                         leaf += np.uint64(1)
-                    _move_block(v, at, v[at + np.uint64(_BLOCK - 1)], leaf, last, cut, rise, slope, image, steep)
+                    _move_block(v, at, v[at + np.uint64(_BLOCK - 1)], leaf, last, low, own, image, steep)
                     for r in range(np.uint64(_BLOCK)):
                         v[at + r] = min(max(image[r], _TINY), 1.0)
                         product[at + r] *= steep[r]
@@ -259,18 +253,18 @@ def mix_ascending(first, low, ends, lines, rows, shares, u, mixed, slopes):
 
 
 @inlined_kernel
-def _move_block(v, at, largest, leaf, last, cut, rise, slope, image, steep):
-    """image, steep (block,) <- rise + slope v, and the slope, for points v[at:at + block], from `leaf` to `largest`.
+def _move_block(v, at, largest, leaf, last, cut, line, image, steep):
+    """image, steep (block,) <- images and slopes of points v[at:at + block], from the first leaf's to `largest`.
 
-    Leaf t begins at cut[t] and has the line (rise[t], slope[t]). Three leaves at a time, without a branch on where a
-    point is.
+    Leaf t begins at cut[t] and is the line of value line[t, 0] at 0 and slope line[t, 1]. Three leaves at a time,
+    without a branch on where a point is.
     """
     one, before = np.uint64(1), -1.0
     while True:
         second = min(leaf + one, last)
         third = min(second + one, last)
-        slope1, slope2, slope3 = slope[leaf], slope[second], slope[third]
-        rise1, rise2, rise3, cut2, cut3 = rise[leaf], rise[second], rise[third], cut[second], cut[third]
+        slope1, slope2, slope3 = line[leaf, 1], line[second, 1], line[third, 1]
+        rise1, rise2, rise3, cut2, cut3 = line[leaf, 0], line[second, 0], line[third, 0], cut[second], cut[third]
         for r in range(np.uint64(_BLOCK)):
             z = v[at + r]
             b = slope2 if z > cut2 else slope1
@@ -295,7 +289,7 @@ def unmix_points(first, low, ends, lines, numbers, u):
     n_blocks, most = (m + _BLOCK - 1) // _BLOCK, most_leaves(first)
     place, v = np.empty(m, np.int64), np.empty(n_blocks * _BLOCK)
     image, steep = np.empty(_BLOCK), np.empty(_BLOCK)
-    cut, rise, slope = np.empty(most), np.empty(most), np.empty(most)
+    cut, line = np.empty(most), np.empty((most, 2))
     for i in range(u.shape[0]):
         own = lines[i]
         for j in range(ends.size - 1):
@@ -310,10 +304,12 @@ def unmix_points(first, low, ends, lines, numbers, u):
                 start, last = first[tree], np.uint64(first[tree + 1] - 1 - first[tree])
                 for leaf in range(last + np.uint64(1)):
                     at = np.uint64(start) + leaf
-                    cut[leaf], slope[leaf] = own[at, 0], 1.0 / own[at, 1] if own[at, 1] > 0.0 else 0.0
-                    rise[leaf] = low[at] - cut[leaf] * slope[leaf]
+                    steepness = own[at, 1]
+                    cut[leaf] = own[at, 0] + low[at] * steepness
+                    line[leaf, 1] = 1.0 / steepness if steepness > 0.0 else 0.0
+                    line[leaf, 0] = low[at] - cut[leaf] * line[leaf, 1]
                 for at in range(np.uint64(0), np.uint64(used), np.uint64(_BLOCK)):
-                    _move_block(v, at, np.inf, np.uint64(0), last, cut, rise, slope, image, steep)
+                    _move_block(v, at, np.inf, np.uint64(0), last, cut, line, image, steep)
                     for r in range(np.uint64(_BLOCK)):
                         v[at + r] = min(max(image[r], _TINY), 1.0)
             for a in range(count):
