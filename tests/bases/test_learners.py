@@ -424,6 +424,13 @@ def test_points_of_one_row_share_their_way_through_trees(depth, n_outputs, n_var
     np.testing.assert_allclose(found, alone, rtol=0, atol=1e-12)
 
 
+def test_no_trees_add_nothing():
+    codes, scores = np.zeros((2, 100), np.uint8), np.zeros((100, 1))
+    nodes = packed_nodes(*np.zeros((3, 0, 7), np.int64))
+    add_trees(codes, *nodes, np.zeros((0, 8, 1)), 0.3, scores)
+    assert not scores.any()
+
+
 def models_of_folds(scores, x, rate):
     """Predictions (folds, n, K) by the trees of each fold alone."""
     codes = scores.bins.codes(x)

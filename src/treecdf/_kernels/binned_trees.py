@@ -131,8 +131,8 @@ def _add_to_neighbours(codes, begin, end, column, first, last, leaf, rate, score
     are added up.
     """
     n_trees, n_leaves, n_outputs = leaf.shape
-    n_bins, rises = np.max(last) + 2, np.empty((_BITS + 1, n_outputs))
-    up_to = np.empty((len(codes), n_bins), np.uint64)  # of each column, the rows whose bin is below
+    rises = np.empty((_BITS, n_outputs))
+    up_to = np.empty((len(codes), 257), np.uint64)  # of each column, the rows whose bin is below
     nodes, sets = np.empty(n_leaves, np.int64), np.empty(n_leaves, np.uint64)  # that are still to come
     zero, one = np.uint64(0), np.uint64(1)
     for start in range(begin, end, _BITS):
@@ -173,13 +173,10 @@ def _add_to_neighbours(codes, begin, end, column, first, last, leaf, rate, score
 def _fill_up_to(codes, start, size, up_to):
     """up_to[j, b] <- rows, as bits, of start:start + size whose bin in column j is below b."""
     up_to[:] = np.uint64(0)
-    last = up_to.shape[1] - 1
     for j in range(len(codes)):
         for i in range(size):
-            b = np.int64(codes[j, start + i]) + 1
-            if b <= last:
-                up_to[j, b] |= np.uint64(1) << np.uint64(i)
-        for b in range(1, last + 1):
+            up_to[j, np.int64(codes[j, start + i]) + 1] |= np.uint64(1) << np.uint64(i)
+        for b in range(1, up_to.shape[1]):
             up_to[j, b] |= up_to[j, b - 1]
 
 
