@@ -235,15 +235,22 @@ def mix_ascending(first, low, ends, lines, rows, shares, u, mixed, slopes):
             mixed[i, k], slopes[i, k] = u[i, k] if outside else 0.0, 1.0 if outside else 0.0
         n, used = np.uint64(end - begin), (end - begin + _BLOCK - 1) // _BLOCK * _BLOCK
         for j in range(ends.size - 1):
-            v[:used], product[:used] = 1.0, 1.0
-            for k in range(n):
-                v[k] = max(u[i, np.uint64(begin) + k], _TINY)
+            product[:used] = 1.0
+            for k in range(used):  # the last point fills up its block
+                v[k] = max(u[i, begin + min(k, end - begin - 1)], _TINY)
             for tree in range(ends[j], ends[j + 1]):
                 leaf, last = np.uint64(first[tree]), np.uint64(first[tree + 1] - 1)
                 for at in range(np.uint64(0), np.uint64(used), np.uint64(_BLOCK)):
                     while leaf < last and v[at] > low[leaf + np.uint64(1)]:
                         leaf += np.uint64(1)
-                    _move_block(v, at, v[at + np.uint64(_BLOCK - 1)], leaf, last, low, own, image, steep)
+                    largest = v[at + np.uint64(_BLOCK - 1)]
+                    if leaf == last or largest <= low[leaf + np.uint64(1)]:
+                        rise, slope = own[leaf, 0], own[leaf, 1]
+                        for r in range(np.uint64(_BLOCK)):
+                            v[at + r] = min(max(rise + v[at + r] * slope, _TINY), 1.0)
+                            product[at + r] *= slope
+                        continue
+                    _move_block(v, at, largest, leaf, last, low, own, image, steep)
                     for r in range(np.uint64(_BLOCK)):
                         v[at + r] = min(max(image[r], _TINY), 1.0)
                         product[at + r] *= steep[r]
