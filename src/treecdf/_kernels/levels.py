@@ -32,7 +32,10 @@ def solve_levels(first, low, high, ends, slopes, shares, n_rows, levels):
     here[:], low_end[:], high_end[:] = 0.0, 1.0, 0.0
     for j in range(ends.size - 1):
         v[:] = levels
-        _unmove_rows(points, ends[j], ends[j + 1], first, low, high, flat, np.uint64(n_rows), line, chosen)
+        if n_rows == BLOCK:  # loops of a known length are faster
+            _unmove_rows(points, ends[j], ends[j + 1], first, low, high, flat, np.uint64(BLOCK), line, chosen)
+        else:
+            _unmove_rows(points, ends[j], ends[j + 1], first, low, high, flat, np.uint64(n_rows), line, chosen)
         for k in range(m):
             for r in range(n_rows):
                 if shares[j, r] > 0.0:
@@ -51,7 +54,10 @@ def solve_levels(first, low, high, ends, slopes, shares, n_rows, levels):
         cdf[:], density[:] = 0.0, 0.0
         for j in range(ends.size - 1):
             v[:], product[:] = here, 1.0
-            _move_rows(points, rises, ends[j], ends[j + 1], first, low, high, flat, np.uint64(n_rows), line, chosen)
+            if n_rows == BLOCK:
+                _move_rows(points, rises, ends[j], ends[j + 1], first, low, high, flat, np.uint64(BLOCK), line, chosen)
+            else:
+                _move_rows(points, rises, ends[j], ends[j + 1], first, low, high, flat, np.uint64(n_rows), line, chosen)
             for k in range(m):
                 for r in range(n_rows):
                     cdf[k, r] += shares[j, r] * v[k, r]
