@@ -401,6 +401,7 @@ def test_added_trees_are_those_of_a_plain_walk(depth, n_outputs, n):
     np.testing.assert_allclose(scores, expected, rtol=1e-12)
 
 
+@pytest.mark.filterwarnings("ignore:overflow encountered in scalar:RuntimeWarning")  # of kernels that are not compiled
 @pytest.mark.parametrize(("depth", "n_outputs", "n_varying"), [(1, 1, 1), (3, 1, 1), (3, 10, 3), (5, 2, 1), (6, 2, 1)])
 def test_points_of_one_row_share_their_way_through_trees(depth, n_outputs, n_varying):
     """Rows of x, each with 70 points that ascend in the last columns; some values are missing."""
