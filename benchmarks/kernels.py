@@ -81,15 +81,15 @@ def _forward() -> Case:
 
 def _fill_masses() -> Case:
     nodes, *trees, x, _ = _flow()
-    return Case(fill_masses, lambda: (nodes, *trees, x, 0, _blank(len(x), len(nodes))), N_ROWS, "row, 10 trees")
+    return Case(fill_masses, lambda: (nodes, *trees, x, 0, _blank(len(nodes), len(x))), N_ROWS, "row, 10 trees")
 
 
 def _mix_ascending() -> Case:
     """Ten trees of 16 leaves each that move nothing, and ten points at a row."""
     n_leaves, n_trees = 16, 10
     edges = np.linspace(0.0, 1.0, n_leaves + 1)
-    low, high = np.tile(edges[:-1], n_trees), np.tile(edges[1:], n_trees)
-    trees = np.arange(n_trees + 1) * n_leaves, low, high, np.array([0, n_trees])
+    low = np.tile(edges[:-1], n_trees)
+    trees = np.arange(n_trees + 1) * n_leaves, low, np.array([0, n_trees])
     lines = np.tile(np.column_stack([low, np.ones(len(low))]), (N_ROWS, 1, 1))
     u = np.sort(np.random.default_rng(1).random((N_ROWS, 10)), axis=1)
     rows = lines, np.arange(N_ROWS), np.ones((N_ROWS, 1))

@@ -429,6 +429,7 @@ def test_added_trees_are_those_of_a_plain_walk(depth, n_outputs, n):
     np.testing.assert_allclose(scores, expected, rtol=1e-12)
 
 
+@pytest.mark.filterwarnings("ignore:overflow encountered in scalar:RuntimeWarning")  # of kernels that are not compiled
 @pytest.mark.parametrize(("depth", "n_outputs", "n_varying"), [(1, 1, 1), (3, 1, 1), (3, 10, 3), (5, 2, 1), (6, 2, 1)])
 def test_points_of_one_row_share_their_way_through_trees(depth, n_outputs, n_varying):
     """Rows of x, each with 70 points that ascend in the last columns; some values are missing."""
@@ -450,6 +451,13 @@ def test_points_of_one_row_share_their_way_through_trees(depth, n_outputs, n_var
     for i in range(n * m):
         add_trees(codes[:, i : i + 1].copy(), *nodes, leaf, 0.3, alone[i : i + 1])
     np.testing.assert_allclose(found, alone, rtol=0, atol=1e-12)
+
+
+def test_no_trees_add_nothing():
+    codes, scores = np.zeros((2, 100), np.uint8), np.zeros((100, 1))
+    nodes = packed_nodes(*np.zeros((3, 0, 7), np.int64))
+    add_trees(codes, *nodes, np.zeros((0, 8, 1)), 0.3, scores)
+    assert not scores.any()
 
 
 def models_of_folds(scores, x, rate):

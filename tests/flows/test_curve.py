@@ -1,13 +1,15 @@
 """The CDF on a grid: integrals and quantiles of it against brute force, at the accuracies that the docs state."""
 
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import optimize, stats
 
 from treecdf import BoostedTrees, Logistic, Stage, TreeFlowRegressor
-from treecdf._kernels.curves import unmix_points
+from treecdf._kernels.curves import mix_ascending, mix_points, unmix_points
+from treecdf._kernels.levels import BLOCK, solve_levels
 from treecdf.bases.learners import Polynomial
 from treecdf.flows.curve import Curve
 
@@ -104,28 +106,84 @@ def test_many_draws_at_a_row_are_those_of_a_few_at_a_time(model):
     np.testing.assert_allclose(together, apart, rtol=1e-3)
 
 
-def test_points_go_back_through_lines_as_by_the_naive_twin():
-    rng = np.random.default_rng(5)
-    first, ends = np.array([0, 2, 3, 6]), np.array([0, 2, 3])  # two sequences: of two trees, and of one
-    low = np.array([0.0, 0.3, 0.0, 0.0, 0.5, 0.7])
-    high = np.array([0.3, 1.0, 1.0, 0.5, 0.7, 1.0])
-    n, m = 4, 50
+FIRST, ENDS = np.array([0, 2, 3, 6]), np.array([0, 2, 3])  # two sequences: of two trees, one a leaf, and of one
+LOW = np.array([0.0, 0.3, 0.0, 0.0, 0.5, 0.7])
+HIGH = np.array([0.3, 1.0, 1.0, 0.5, 0.7, 1.0])
+
+
+def random_lines(rng, n):
+    """Lines (n, leaves, 2) of the trees above, with random masses."""
     lines = np.empty((n, 6, 2))
     for i in range(n):
-        for begin, end in pairwise(first):
+        for begin, end in pairwise(FIRST):
             mass = rng.dirichlet(np.ones(end - begin))
-            lines[i, begin:end, 0] = np.cumsum(mass) - mass
-            lines[i, begin:end, 1] = mass / (high - low)[begin:end]
+            lines[i, begin:end, 1] = mass / (HIGH - LOW)[begin:end]
+            lines[i, begin:end, 0] = np.cumsum(mass) - mass - LOW[begin:end] * lines[i, begin:end, 1]
+    return lines
+
+
+def image(v, lines, sequence):
+    """Where a point goes in a sequence of trees, in NumPy."""
+    for tree in range(ENDS[sequence], ENDS[sequence + 1]):
+        leaves = slice(FIRST[tree], FIRST[tree + 1])
+        v = np.interp(v, np.append(LOW[leaves], 1.0), np.append(lines[leaves, 0] + LOW[leaves] * lines[leaves, 1], 1.0))
+    return v
+
+
+def gap_of_mixture(v, lines, shares, level):
+    """What the mean image of a point over both sequences is above a level."""
+    return sum(share * image(v, lines, j) for j, share in enumerate(shares)) - level
+
+
+def test_levels_of_a_block_of_rows_are_those_that_brute_force_finds():
+    rng = np.random.default_rng(6)
+    for n in (1, BLOCK - 1, BLOCK):
+        lines, shares = random_lines(rng, n), rng.dirichlet(np.ones(2), size=n)
+        shares[0] = 1.0, 0.0
+        levels = rng.random((3, BLOCK))
+        levels[:, 0] = 0.0, 1e-9, 1.0
+        given, slopes = np.zeros((2, BLOCK)), np.ones((6, BLOCK))
+        given[:, :n], slopes[:, :n] = shares.T, lines[..., 1].T
+        found = levels.copy()
+        solve_levels(FIRST, LOW, HIGH, ENDS, slopes, given, n, found)
+        for i, k in np.ndindex(n, 3):
+            level = levels[k, i]
+            ask = partial(gap_of_mixture, lines=lines[i], shares=shares[i], level=level)
+            root = optimize.brentq(ask, 0.0, 1.0, xtol=1e-16, rtol=1e-15) if 0 < level < 1 else level
+            assert found[k, i] == pytest.approx(root, rel=1e-12)
+
+
+def test_points_that_ascend_go_through_lines_as_by_the_naive_twin():
+    rng = np.random.default_rng(7)
+    n, m = 3, 75
+    lines, shares, rows = random_lines(rng, n), rng.dirichlet(np.ones(2), size=n), np.array([2, 0, 1])
+    u = np.sort(rng.uniform(-0.1, 1.1, (n, m)), axis=1)
+    mixed, slopes = np.empty((2, 2, n, m))
+    mix_ascending(FIRST, LOW, ENDS, lines, rows, shares, u, mixed[0], slopes[0])
+    mix_points(FIRST, LOW, HIGH, ENDS, lines, rows, shares, u, mixed[1], slopes[1])
+    np.testing.assert_allclose(slopes[0], slopes[1], rtol=1e-12)
+    for i in range(n):
+        expected = sum(shares[i, j] * image(u[i], lines[rows[i]], j) for j in range(2))
+        expected = np.where((u[i] >= 0) & (u[i] <= 1), expected, u[i])
+        for found in mixed[:, i]:
+            np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-15)
+
+
+def test_points_go_back_through_lines_as_by_the_naive_twin():
+    rng = np.random.default_rng(5)
+    first, ends, low = FIRST, ENDS, LOW
+    n, m = 4, 50
+    lines = random_lines(rng, n)
     u, numbers = rng.random((n, m)), rng.integers(2, size=(n, m))
     u[:, :3] = -0.5, 1.5, 1.0
     found = u.copy()
-    unmix_points(first, low, high, ends, lines, numbers, found)
+    unmix_points(first, low, ends, lines, numbers, found)
     for i in range(n):
         for k in range(m):
             v = u[i, k]
             for tree in reversed(range(ends[numbers[i, k]], ends[numbers[i, k] + 1])):
                 leaves = slice(first[tree], first[tree + 1])
-                images = np.append(lines[i, leaves, 0], 1.0)
+                images = np.append(lines[i, leaves, 0] + low[leaves] * lines[i, leaves, 1], 1.0)
                 v = v if not 0 <= v <= 1 else np.interp(v, images, np.append(low[leaves], 1.0))
             assert found[i, k] == pytest.approx(v, rel=1e-12)
 

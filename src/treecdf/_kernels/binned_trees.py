@@ -15,7 +15,10 @@ _TILE_ROWS = 512  # rows that go through a tree together when it predicts
 # row as long as a level has few nodes
 _LEVELS_TOGETHER = 5
 _FEW_ROWS = 32  # fewer rows walk down by themselves
-_BLOCK = 64  # rows of a tile whose number is known when the loop over them is compiled
+_BITS = 64  # rows that go through a tree as the bits of a number
+_DE_BRUIJN = np.uint64(0x03F79D71B4CB0A89)  # a single bit times this says in six bits which one it is
+_NUMBER_OF_BIT = np.zeros(64, np.int64)
+_NUMBER_OF_BIT[[(0x03F79D71B4CB0A89 << i & (1 << 64) - 1) >> 58 for i in range(64)]] = np.arange(64)
 _TREES_LOOKED_AT = 8  # to see whether rows beside each other reach the same leaves
 _RARELY = 4  # rows beside each other do if at most every fourth row changes the leaf, on average
 
@@ -97,7 +100,7 @@ def add_trees(codes, column, first, last, leaf, rate, scores):
             break
         place, right = places[:size], rights[:size]
         if together == deepest and _changes_rarely(codes, begin, deepest, column, first, last, place, right):
-            _add_to_neighbours(codes, begin, begin + size, deepest, column, first, last, leaf, rate, scores)
+            _add_to_neighbours(codes, begin, begin + size, column, first, last, leaf, rate, scores)
             continue
         for t in range(n_trees):
             _walk_together(codes, begin, t, together, column, first, last, place, right)
@@ -121,110 +124,63 @@ def _changes_rarely(codes, begin, deepest, column, first, last, place, right):
 
 
 @ordered_kernel
-def _add_to_neighbours(codes, begin, end, deepest, column, first, last, leaf, rate, scores):
+def _add_to_neighbours(codes, begin, end, column, first, last, leaf, rate, scores):
     """What `add_trees` does for rows begin:end if they mostly reach the leaf of the row before them.
 
-    Rows go through the trees run by run: nodes that send a whole run the same way cost next to nothing, and of the
-    leaves only the changes from row to row are added up.
+    64 rows go through a tree together, as the bits of one number, and of the leaves only the changes from row to row
+    are added up.
     """
-    n_trees, n_outputs = len(leaf), leaf.shape[2]
-    lowest, highest = np.empty(len(codes), np.uint8), np.empty(len(codes), np.uint8)
-    bins = np.empty((len(codes), _TILE_ROWS), np.uint8)
-    place, right = np.empty(_TILE_ROWS, np.uint8), np.empty(_TILE_ROWS, np.uint8)
-    words, rises = np.empty(_TILE_ROWS // 8, np.uint64), np.empty((_TILE_ROWS, n_outputs))
-    flat, changed = bins.reshape(-1), words.view(np.uint8)
-    for stop in _ends_of_runs(codes, begin, end):
-        n_blocks = (stop - begin + _BLOCK - 1) // _BLOCK
-        for i in range(stop - begin):
+    n_trees, n_leaves, n_outputs = leaf.shape
+    rises = np.empty((_BITS, n_outputs))
+    up_to = np.empty((len(codes), 257), np.uint64)  # of each column, the rows whose bin is below
+    nodes, sets = np.empty(n_leaves, np.int64), np.empty(n_leaves, np.uint64)  # that are still to come
+    zero, one = np.uint64(0), np.uint64(1)
+    for start in range(begin, end, _BITS):
+        size = min(_BITS, end - start)
+        _fill_up_to(codes, start, size, up_to)
+        for i in range(size):
             for o in range(n_outputs):
                 rises[i, o] = 0.0
-        _copy_run(codes, begin, stop, n_blocks * _BLOCK, bins, lowest, highest)
         for t in range(n_trees):
-            level, k = 0, 0  # of the first node at which the rows part, or of a leaf
-            while level < deepest:
-                node = (1 << level) - 1 + k
-                low, high = lowest[column[t, node]], highest[column[t, node]]
-                if low >= first[t, node] and high <= last[t, node]:
-                    k = 2 * k
-                elif low > last[t, node] or high < first[t, node]:
-                    k = 2 * k + 1
-                else:
-                    break
-                level += 1
-            if level == deepest:
-                for o in range(n_outputs):
-                    rises[0, o] += leaf[t, k, o]
-                continue
-            _fill(place, n_blocks * _BLOCK, np.uint8(k))
-            for d in range(level, deepest):
-                _fill(right, n_blocks * _BLOCK, np.uint8(0))
-                for c in range(k << (d - level), (k + 1) << (d - level)):
-                    node, own = (1 << d) - 1 + c, np.uint8(c)
-                    j, lower, upper = column[t, node], first[t, node], last[t, node]
-                    if lowest[j] >= lower and highest[j] <= upper:
-                        continue
-                    for at in range(0, n_blocks * _BLOCK, _BLOCK):
-                        here, own_bins = np.uint64(at), np.uint64(j * _TILE_ROWS + at)
-                        for i in range(_BLOCK):
-                            code = flat[own_bins + np.uint64(i)]
-                            is_right = ((code > upper) | (code < lower)) & (place[here + np.uint64(i)] == own)
-                            right[here + np.uint64(i)] |= np.uint8(is_right)
-                for at in range(0, n_blocks * _BLOCK, _BLOCK):
-                    here = np.uint64(at)
-                    for i in range(_BLOCK):
-                        r = here + np.uint64(i)
-                        place[r] = np.uint8(2 * place[r] + right[r])
-            changed[0] = 0
-            for i in range(np.uint64(1), np.uint64(n_blocks * _BLOCK)):
-                changed[i] = place[i] ^ place[i - np.uint64(1)]
-            for o in range(n_outputs):
-                rises[0, o] += leaf[t, place[0], o]
-            for w in range(n_blocks * _BLOCK // 8):
-                if words[w] == 0:
-                    continue
-                for i in range(8 * w, 8 * w + 8):
-                    if changed[i] != 0:
-                        for o in range(n_outputs):
-                            rises[i, o] += leaf[t, place[i], o] - leaf[t, place[i - 1], o]
+            nodes[0], sets[0], n = 0, ~zero >> np.uint64(_BITS - size), 1
+            while n > 0:
+                n -= 1
+                node, rows = nodes[n], sets[n]
+                while node < n_leaves - 1:
+                    own = up_to[column[t, node]]
+                    left = rows & own[np.int64(last[t, node]) + 1] & ~own[first[t, node]]
+                    if left == rows:
+                        node = 2 * node + 1
+                    elif left == zero:
+                        node = 2 * node + 2
+                    else:
+                        nodes[n], sets[n] = 2 * node + 2, rows & ~left
+                        node, rows, n = 2 * node + 1, left, n + 1
+                changes = rows ^ (rows << one)
+                sign = 1.0  # the first change is to this leaf, the second from it, and so on
+                while changes != zero:
+                    i = _NUMBER_OF_BIT[((changes & (~changes + one)) * _DE_BRUIJN) >> np.uint64(58)]
+                    for o in range(n_outputs):
+                        rises[i, o] += sign * leaf[t, node - n_leaves + 1, o]
+                    sign = -sign
+                    changes &= changes - one
         for o in range(n_outputs):
             total = 0.0
-            for i in range(stop - begin):
+            for i in range(size):
                 total += rises[i, o]
-                scores[begin + i, o] += rate * total
-        begin = stop
+                scores[start + i, o] += rate * total
 
 
 @ordered_kernel
-def _ends_of_runs(codes, begin, end):
-    """Ends of runs of the rows begin:end: where many columns change at once, not one here and one there."""
-    changes = np.zeros(end - begin, np.int64)
+def _fill_up_to(codes, start, size, up_to):
+    """up_to[j, b] <- rows, as bits, of start:start + size whose bin in column j is below b."""
     for j in range(len(codes)):
-        for i in range(begin + 1, end):
-            changes[i - begin] += codes[j, i] != codes[j, i - 1]
-    most, total = 0, 0
-    for i in range(end - begin):
-        most = max(most, changes[i])
-        total += changes[i]
-    many = 0.5 * most + 0.5 * total / changes.size
-    ends, n_ends, last = np.empty(end - begin, np.int64), 0, begin
-    for i in range(begin + 1, end):
-        if changes[i - begin] > many and i - last >= _FEW_ROWS:
-            ends[n_ends], last = i, i
-            n_ends += 1
-    ends[n_ends] = end
-    return ends[: n_ends + 1]
-
-
-@ordered_kernel
-def _copy_run(codes, begin, stop, size, bins, lowest, highest):
-    """bins (q, :size) of rows begin:stop, the last of them repeated to the end, and the ends of their ranges (q,)."""
-    for j in range(len(codes)):
-        low, high = np.uint8(255), np.uint8(0)
+        for b in range(up_to.shape[1]):
+            up_to[j, b] = np.uint64(0)
         for i in range(size):
-            code = codes[j, min(begin + i, stop - 1)]
-            bins[j, i] = code
-            low, high = min(low, code), max(high, code)
-        lowest[j], highest[j] = low, high
+            up_to[j, np.int64(codes[j, start + i]) + 1] |= np.uint64(1) << np.uint64(i)
+        for b in range(1, up_to.shape[1]):
+            up_to[j, b] |= up_to[j, b - 1]
 
 
 @ordered_kernel

@@ -11,17 +11,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treecdf._common.typing import Array, Bools, Ints
-from treecdf._kernels.curves import fill_leaves, mix_ascending, mix_points, unmix_points
+from treecdf._kernels.curves import fill_lines, fill_slopes, mix_ascending, mix_points, unmix_points
+from treecdf._kernels.levels import BLOCK, solve_levels
 from treecdf.flows.flow import ABOVE_ZERO, BELOW_ONE, TreeFlow
 from treecdf.flows.tree import TreeSequence
 
 _MOST_KNOTS = 128  # outcomes at which a mixture is looked at first
+_ROWS_OF_MASSES = 64  # rows whose masses are worked out together: they stay in the cache
 MANY = 8  # points at a row, from where on it pays to sort them, and to know all leaves
 
 
 @dataclass(frozen=True)
 class Leaves:
-    """Trees of one outcome as what `fill_leaves` and the kernels after it read; see there."""
+    """Trees of one outcome as what `fill_lines` and the kernels after it read; see there."""
 
     left: Ints  # (nodes,)
     right: Ints
@@ -97,14 +99,41 @@ class Bundle:
         return len(self.leaves.left) > 0
 
     def lines(self, z: Array) -> Array:
-        """What trees are at covariates z (n, q) of theirs: a line in each leaf, (n, leaves, 2); see `fill_leaves`."""
-        leaves = self.leaves
-        masses, lines, first = np.empty((len(z), len(leaves.left))), np.empty((len(z), len(leaves.low), 2)), 0
+        """What trees are at covariates z (n, q) of theirs: a line in each leaf, (n, leaves, 2); see `fill_lines`."""
+        lines = np.empty((len(z), len(self.leaves.low), 2))
+        for begin in range(0, len(z), _ROWS_OF_MASSES):
+            rows = slice(begin, begin + _ROWS_OF_MASSES)
+            fill_lines(*self._trees(z[rows]), lines[rows])
+        return lines
+
+    def _trees(self, z: Array) -> tuple[Array | Ints, ...]:
+        """All trees at few covariates z (n, q), as `fill_lines` and `fill_slopes` read them."""
+        leaves, first = self.leaves, 0
+        masses = np.empty((len(leaves.left), len(z)))
         for stage in self.stages:
             stage.fill_masses(z, first, masses)
             first += len(stage.nodes)
-        fill_leaves(leaves.left, leaves.right, leaves.roots, leaves.first, leaves.low, leaves.high, masses, lines)
-        return lines
+        return leaves.left, leaves.right, leaves.roots, leaves.first, leaves.low, leaves.high, masses
+
+    def quantiles(self, levels: Array, shares: Array, z: Array, parameters: Array) -> Array:
+        """Outcomes (n, m) where the mixture of the flows, of shares (n, flows), reaches levels (n, m).
+
+        At rows with covariates z of the trees and parameters of the base, which all flows share: levels go back
+        through the trees alone.
+        """
+        v = self.flow.base.from_unit(levels[..., None])
+        if self.has_trees:
+            moved, leaves = np.full((len(v), levels.shape[1]), 0.5), self.leaves
+            slopes = np.ones((len(leaves.low), BLOCK))
+            for begin in range(0, len(v), BLOCK):
+                rows = slice(begin, begin + BLOCK)
+                fill_slopes(*self._trees(z[rows]), slopes)
+                own, few = np.zeros((levels.shape[1], BLOCK)), np.zeros((len(self.members), BLOCK))
+                own[:, : len(v[rows])], few[:, : len(v[rows])] = v[rows, :, 0].T, shares[rows].T
+                solve_levels(leaves.first, leaves.low, leaves.high, self.ends, slopes, few, len(v[rows]), own)
+                moved[rows] = own[:, : len(v[rows])].T
+            v = np.where(self.flow.base.inside(v)[..., None], moved[..., None], v)
+        return self.flow.base.from_box(v, parameters)[..., 0]
 
     def draw(self, u: Array, numbers: Ints, z: Array, parameters: Array) -> Array:
         """Draws (n, m) made of uniforms u (n, m), each by the flow of its number in the bundle, numbers (n, m).
@@ -115,7 +144,7 @@ class Bundle:
         v = self.flow.base.from_unit(np.clip(u, ABOVE_ZERO, BELOW_ONE)[..., None])
         if self.has_trees:
             leaves, moved = self.leaves, np.ascontiguousarray(v[..., 0])
-            unmix_points(leaves.first, leaves.low, leaves.high, self.ends, self.lines(z), numbers, moved)
+            unmix_points(leaves.first, leaves.low, self.ends, self.lines(z), numbers, moved)
             v = np.where(self.flow.base.inside(v)[..., None], np.minimum(moved, BELOW_ONE)[..., None], v)
         return self.flow.base.from_box(v, parameters)[..., 0]
 
@@ -163,9 +192,11 @@ class Part:
         v, steep = base.to_box_and_density(y, self.parameters)
         if bundle.has_trees:
             mixed, slopes, leaves = np.empty(v.shape), np.empty(v.shape), bundle.leaves
-            mix = mix_ascending if is_ascending else mix_points
-            trees = (leaves.first, leaves.low, leaves.high, bundle.ends)
-            mix(*trees, self.lines, self.rows, self.shares, v, mixed, slopes)
+            at = (bundle.ends, self.lines, self.rows, self.shares, v, mixed, slopes)
+            if is_ascending:
+                mix_ascending(leaves.first, leaves.low, *at)
+            else:
+                mix_points(leaves.first, leaves.low, leaves.high, *at)
             v, steep = mixed, steep * slopes
         cdf += self.weight[:, None] * base.to_unit(v[..., None])[..., 0]
         density += self.weight[:, None] * np.where(np.isinf(y), 0.0, steep)

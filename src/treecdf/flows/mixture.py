@@ -233,6 +233,10 @@ class Mixture:
             wide = self._wide_brackets(u, x, known)
             return _solve(partial(self._ask, x), np.ascontiguousarray(u[..., 0]), *wide)[..., None]
         self.learn_conditions(x, known)
+        if len(self._bundles) == 1:
+            bundle = self._bundles[0]
+            shares = np.exp(self.log_weights_at(x))[:, bundle.members]
+            return bundle.quantiles(u[..., 0], shares, *bundle.flow.condition(x, known))[..., None]
         y = np.empty_like(u)
         for rows in _few_rows(len(x)):
             own, levels, few = x[rows], u[rows], take(known, rows)

@@ -77,12 +77,12 @@ class TreeSequence:
         return moved, log_det
 
     def fill_masses(self, x: Array, first: int, masses: Array) -> None:
-        """masses[:, first:first + nodes] <- shares of the nodes' masses of their left children, at covariates x."""
+        """masses[first:first + nodes] <- shares of the nodes' masses of their left children, at covariates x."""
         if self.kind[0] == PYTHON:
             rate, share = self.nodes["rate"], self.nodes["left_share"]
             for i in range(len(self.nodes)):
                 prob = np.asarray(self.theta[i, 0].left_prob(x))
-                masses[:, first + i] = rate[i] * prob + (1 - rate[i]) * share[i]
+                masses[first + i] = rate[i] * prob + (1 - rate[i]) * share[i]
         else:
             fill_masses(self.nodes, self.theta, self.roots, self.kind, self._features(x), first, masses)
 
