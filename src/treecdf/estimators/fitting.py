@@ -16,6 +16,8 @@ from treecdf._common.random import as_generator
 from treecdf._common.steps import stop_by_interrupt
 from treecdf._common.typing import Bound
 from treecdf._kernels.compiling import announce_compilation, end_announcement
+from treecdf.bases.boosted_mixture import BoostedMixture
+from treecdf.bases.conditional import Conditional
 from treecdf.data.exposure import as_rates, check_exposure, read_exposure
 from treecdf.data.reading import Schema, opened, opened_outcomes
 from treecdf.data.recording import notes
@@ -41,7 +43,13 @@ from treecdf.flows.learnt import count_trees
 from treecdf.flows.results import EndedStage, history_table, without_reach_of_last
 from treecdf.flows.summary import note_on_memory, note_on_repeats
 from treecdf.persist.checkpoint import NoCheckpoint
-from treecdf.training.defaults import NEAR_ROWS_TELL, ROWS_READ_WHOLE, SHARE_OF_FEWER_ROWS
+from treecdf.training.defaults import (
+    FEWEST_ROWS_OF_LARGE_MIXTURE,
+    NEAR_ROWS_TELL,
+    ROWS_READ_WHOLE,
+    SHARE_OF_FEWER_ROWS,
+    WORTH_A_LARGE_MIXTURE,
+)
 from treecdf.training.ensemble import Ensemble, fit_ensemble
 from treecdf.training.growing.screening import notes_on_width
 from treecdf.training.importance import importances
@@ -65,6 +73,7 @@ class FittedState:
     attributes: dict[str, Any]
     missing: tuple[str, ...]  # because the fit was interrupted
     ended: tuple[EndedStage, ...]  # because outcomes repeat
+    left_out: float = np.nan  # mean log density of left-out rows, if it was asked for
 
 
 @ONE_BLAS_THREAD
@@ -117,7 +126,10 @@ def fit_table(
     if exposure is not None:
         ensemble = replace(ensemble, families=tuple(map(without_reach_of_last, ensemble.families)))
         attributes["exposure_"] = True
-    return _state(settings, ensemble, table, rng, attributes)
+    state = _state(settings, ensemble, table, rng, attributes)
+    if sample is None:
+        return state
+    return replace(state, left_out=ensemble.left_out((table if held_out is None else held_out).weight))
 
 
 def fit_in_memory(
@@ -187,6 +199,9 @@ def _fit_sampled(
     state = fit_table(settings, given, validation, checkpoint, sample=known if sampled.leaves_enough(n) else None)
     if n == sampled.n_rows:
         return state
+    mixture = None if state.missing else _large_mixture(settings, sampled, state, validation)
+    if mixture is not None:
+        return mixture
     refined = None if state.missing else _refined(settings, sampled, state)
     n_trees = 0 if refined is None else sum(sum(history.kept) for history in refined.histories)
     of = f"{n:,} of {sampled.n_rows:,} rows"
@@ -206,6 +221,39 @@ def _fit_sampled(
         "n_trees_": count_trees(refined.mixture()),
     }
     return FittedState(state.attributes | more, refined.missing, state.ended + refined.ended)
+
+
+def _large_mixture(
+    settings: FitSettings, sampled: Sampled, state: FittedState, validation: Given | None
+) -> FittedState | None:
+    """A boosted mixture of many more rows than the sample; None unless left-out rows are more likely by it (ADR 52).
+
+    It is tried if a boosted mixture is part of `state`, the model of the sample.
+    """
+    known = state.attributes
+    is_tried = settings.base in ("auto", "mixture") and settings.stages is None
+    is_tried &= is_conditional(settings, sampled.n_rows, known["n_outcomes_"])
+    is_tried &= known["grid_"] is None and known["atoms_"] is None
+    bases = [flow.base for flow in known["mixture_"].tree_flows()]
+    is_tried &= any(isinstance(base, Conditional) and isinstance(base.components, BoostedMixture) for base in bases)
+    if not is_tried or sampled.n_rows < FEWEST_ROWS_OF_LARGE_MIXTURE:
+        return None
+    own, many = replace(settings, base="mixture", max_trees=0), OfLargeTable(False, is_for_mixture=True)
+    larger, rows = sampled.larger().drawn()
+    found = fit_table(own, rows, validation, NoCheckpoint(), sample=many)
+    if found.missing:
+        return replace(state, missing=("a boosted mixture of more rows",))
+    more = found.attributes
+    has_values = more["grid_"] is not None or more["atoms_"] is not None
+    if has_values or not found.left_out > state.left_out + WORTH_A_LARGE_MIXTURE:
+        return None
+    gain = found.left_out - state.left_out
+    n = int(np.shape(rows[0])[0])
+    note = (
+        f"note: learnt from {n:,} of {larger.n_rows:,} rows by a boosted mixture: left-out rows are more likely by "
+        f"{gain:.3f} nats than by the model of a smaller sample"
+    )
+    return replace(found, attributes=more | {"notes_": (*more["notes_"], note)})
 
 
 def _do_near_rows_tell(settings: FitSettings, given: Given) -> bool:

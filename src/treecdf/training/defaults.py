@@ -60,6 +60,13 @@ ROWS_OF_SAMPLE = 50_000
 SHARE_OF_FEWER_ROWS = 0.4
 # Folds of a fast fit to such a sample where near rows tell little (ADR 49).
 FOLDS_OF_FAST_SAMPLE = 2
+# Rows of a large table from which on a boosted mixture of more rows than the sample is tried; the rows that it is
+# learnt from at most, to bound memory and time; its folds; and the nats a row by which left-out rows have to be more
+# likely for it to replace the model of the sample (ADR 52).
+FEWEST_ROWS_OF_LARGE_MIXTURE = 150_000
+ROWS_OF_LARGE_MIXTURE = 300_000
+FOLDS_OF_LARGE_MIXTURE = 2
+WORTH_A_LARGE_MIXTURE = 0.01
 # How much nearer, in logarithms, the outcome of the nearest row of a sample has to be than that of the nearest row of
 # fewer ones, to be asked: protein .41, kin40k .06 to .1, a smooth truth .06 to .11, noisy ones below .03 (ADR 49).
 NEAR_ROWS_TELL = {"fast": 0.2, "default": 0.04, "best": -np.inf}
@@ -165,6 +172,16 @@ def default_mixture(n: int, q: int, effort: str) -> MixtureBoosting:
     if q <= MOST_FINE_COLUMNS:
         settings = replace(settings, n_bins=BINS_OF_MANY_ROWS)
     return MixtureBoosting((3, 6, 10), settings)
+
+
+def large_mixture(q: int, effort: str) -> MixtureBoosting:
+    """How a boosted mixture is learnt from many rows of a large table with q covariates (ADR 52)."""
+    rate, max_rounds = (0.3, 80) if effort == "fast" else (0.1, 400)
+    fraction = max(0.8, min(1.0, COLUMNS_OF_MIXTURE / q))
+    settings = BoostingSettings(
+        7, rate, max_rounds, min_rows=20, subsample=0.7, column_fraction=fraction, patience=10, n_bins=254
+    )
+    return MixtureBoosting((3, 8), settings, ROWS_OF_LOOK)
 
 
 def default_network_mixture(n: int, q: int, effort: str) -> MixtureNetwork:

@@ -60,6 +60,13 @@ class Ensemble:
     missing: tuple[str, ...]
     ended: tuple[EndedStage, ...]  # of the families above
 
+    def left_out(self, weight: Array) -> float:
+        """Mean log density of the left-out rows of these weights (n,) whose densities all families know."""
+        parts = np.column_stack([family.left_out for family in self.families])
+        known = np.isfinite(parts).all(axis=1)
+        total = logsumexp(parts[known], axis=1, b=self.weights)
+        return float(np.average(total, weights=weight[known])) if known.any() else np.nan
+
     def mixture(self) -> Mixture:
         """All members as one mixture."""
         members = [member for family in self.families for member in family.members]

@@ -24,6 +24,7 @@ from treecdf.training.defaults import (
     FOLDS,
     FOLDS_OF_FAST_SAMPLE,
     FOLDS_OF_HUGE_TABLES,
+    FOLDS_OF_LARGE_MIXTURE,
     HUGE_ROWS,
     MANY_ROWS,
     MEMBERS,
@@ -40,6 +41,7 @@ from treecdf.training.defaults import (
     default_network_mixture,
     default_remembered,
     default_scales,
+    large_mixture,
 )
 from treecdf.training.settings import FitSettings, Growth, Recipe, Stage
 
@@ -69,6 +71,7 @@ class OfLargeTable:
     """Properties of rows that are a sample of a large table."""
 
     near_rows_tell: bool  # whether the nearest of more rows tells much more (ADR 49)
+    is_for_mixture: bool = False  # whether these are many rows, for one boosted mixture (ADR 52)
 
 
 @dataclass(frozen=True)
@@ -101,8 +104,8 @@ def make_plan(
     has_repeats: whether several outcomes occur in the same combinations again and again. sample: properties of the rows
     as a sample of a large table on whose other rows trees will be grown; None if they are not a sample.
     """
-    d = len(bounds)
-    if settings.effort == "best":
+    d, is_large_mixture = len(bounds), sample is not None and sample.is_for_mixture
+    if settings.effort == "best" and not is_large_mixture:
         sample = None
     if sample is not None:
         n = max(n, HUGE_ROWS + 1)  # a sample is learnt from as large tables are, however many rows are in it
@@ -138,7 +141,9 @@ def make_plan(
         contest=_contest(settings) if _is_contested(settings, sample) and conditional is not None else None,
         mixtures=mixtures,
         orders=_orders(d, settings.effort),
-        n_folds=_n_folds(settings.effort, n, _is_contested(settings, sample)),
+        n_folds=FOLDS_OF_LARGE_MIXTURE
+        if is_large_mixture
+        else _n_folds(settings.effort, n, _is_contested(settings, sample)),
         joint=joint,
         rotations=rotations,
         weights=settings.weights,
@@ -273,6 +278,8 @@ def _component_learner(settings: FitSettings, n: int, q: int, sample: OfLargeTab
     """
     if sample is not None:
         n = max(n, HUGE_ROWS + 1)
+    if sample is not None and sample.is_for_mixture:
+        return large_mixture(q, settings.effort)
     if settings.base == "mixture":
         return default_mixture(n, q, settings.effort)
     if settings.base == "network":

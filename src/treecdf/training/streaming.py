@@ -19,7 +19,7 @@ from treecdf.flows.mixture import Mixture
 from treecdf.flows.results import Family
 from treecdf.flows.weights import equal_weights
 from treecdf.training.classifiers import AnyClassifier
-from treecdf.training.defaults import ROWS_OF_SAMPLE, ROWS_READ_WHOLE
+from treecdf.training.defaults import ROWS_OF_LARGE_MIXTURE, ROWS_OF_SAMPLE, ROWS_READ_WHOLE
 from treecdf.training.ensemble import Ensemble, fit_streamed
 from treecdf.training.jobs import Workers
 from treecdf.training.parameters import check_together
@@ -101,6 +101,10 @@ class Sampled:
     def of(pieces: Pieces, sizes: Ints) -> Sampled:
         """With a sample of about ROWS_OF_SAMPLE of the rows that have a weight."""
         return Sampled(pieces, sizes, Pick(min(1.0, ROWS_OF_SAMPLE / int(sizes[:, 1].sum())), _KEY_OF_SAMPLE))
+
+    def larger(self) -> Sampled:
+        """With the larger sample that a boosted mixture is learnt from."""
+        return replace(self, pick=replace(self.pick, share=min(1.0, ROWS_OF_LARGE_MIXTURE / self.n_rows)))
 
     @property
     def firsts(self) -> list[int]:
