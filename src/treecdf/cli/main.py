@@ -32,7 +32,7 @@ _EXAMPLE = """a session, from a table to answers:
   treecdf sample infants.tcdf ages.csv --n 10 --depth 20000 --out synthetic.csv
 
 Tables are CSV, Parquet or Excel files (.csv, .tsv, .txt, .csv.gz, .parquet, .xlsx), or - for the standard input.
-The first fit of an installation compiles for about twenty seconds; `treecdf warmup` does that beforehand.
+The first fit of an installation compiles for about ten seconds on two cores; `treecdf warmup` does that beforehand.
 """
 _TABLE = "CSV with a header, Parquet or Excel (.csv, .tsv, .txt, .csv.gz, .parquet, .xlsx); - for the standard input"
 # The module of each command
