@@ -44,8 +44,10 @@ from treecdf.flows.results import EndedStage, history_table, without_reach_of_la
 from treecdf.flows.summary import note_on_memory, note_on_repeats
 from treecdf.persist.checkpoint import NoCheckpoint
 from treecdf.training.defaults import (
+    FAR_BEHIND_FOR_LARGE_MIXTURE,
     FEWEST_ROWS_OF_LARGE_MIXTURE,
     NEAR_ROWS_TELL,
+    ROWS_OF_FIRST_MIXTURE,
     ROWS_READ_WHOLE,
     SHARE_OF_FEWER_ROWS,
     WORTH_A_LARGE_MIXTURE,
@@ -59,7 +61,7 @@ from treecdf.training.plan import OfLargeTable, Plan, is_conditional, make_plan
 from treecdf.training.recording import Recording, learn_recording
 from treecdf.training.settings import FitSettings
 from treecdf.training.sources.memory import MemoryPieces
-from treecdf.training.sources.pieces import PieceReader, Pieces
+from treecdf.training.sources.pieces import PieceReader, Pieces, take_rows
 from treecdf.training.streaming import Sampled, chained, fit_pieces, is_one_flow, links_of
 
 # X, y, sample_weight and groups as the user passes them.
@@ -199,7 +201,7 @@ def _fit_sampled(
     state = fit_table(settings, given, validation, checkpoint, sample=known if sampled.leaves_enough(n) else None)
     if n == sampled.n_rows:
         return state
-    mixture = None if state.missing else _large_mixture(settings, sampled, state, validation)
+    mixture = None if state.missing else _large_mixture(settings, sampled, given, state, validation)
     if mixture is not None:
         return mixture
     refined = None if state.missing else _refined(settings, sampled, state)
@@ -224,21 +226,26 @@ def _fit_sampled(
 
 
 def _large_mixture(
-    settings: FitSettings, sampled: Sampled, state: FittedState, validation: Given | None
+    settings: FitSettings, sampled: Sampled, given: Given, state: FittedState, validation: Given | None
 ) -> FittedState | None:
     """A boosted mixture of many more rows than the sample; None unless left-out rows are more likely by it (ADR 52).
 
-    It is tried if a boosted mixture is part of `state`, the model of the sample.
+    It is tried if a boosted mixture is part of `state`, the model of the sample, or if a mixture of some rows of the
+    sample, which are `given`, is not far behind it.
     """
     known = state.attributes
     is_tried = settings.base in ("auto", "mixture") and settings.stages is None
     is_tried &= is_conditional(settings, sampled.n_rows, known["n_outcomes_"])
     is_tried &= known["grid_"] is None and known["atoms_"] is None
-    bases = [flow.base for flow in known["mixture_"].tree_flows()]
-    is_tried &= any(isinstance(base, Conditional) and isinstance(base.components, BoostedMixture) for base in bases)
     if not is_tried or sampled.n_rows < FEWEST_ROWS_OF_LARGE_MIXTURE:
         return None
     own, many = replace(settings, base="mixture", max_trees=0), OfLargeTable(False, is_for_mixture=True)
+    bases = [flow.base for flow in known["mixture_"].tree_flows()]
+    if not any(isinstance(base, Conditional) and isinstance(base.components, BoostedMixture) for base in bases):
+        some = take_rows(*given, 0, max(1, sampled.expected // ROWS_OF_FIRST_MIXTURE))
+        first = fit_table(replace(own, effort="fast", verbose=0), some, None, NoCheckpoint(), sample=many)
+        if not first.left_out > state.left_out - FAR_BEHIND_FOR_LARGE_MIXTURE:
+            return None
     larger, rows = sampled.larger().drawn()
     found = fit_table(own, rows, validation, NoCheckpoint(), sample=many)
     if found.missing:

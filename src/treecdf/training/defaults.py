@@ -66,6 +66,10 @@ FOLDS_OF_FAST_SAMPLE = 2
 FEWEST_ROWS_OF_LARGE_MIXTURE = 150_000
 ROWS_OF_LARGE_MIXTURE = 300_000
 FOLDS_OF_LARGE_MIXTURE = 2
+# Rows of the sample that a first mixture is learnt from, and the nats a row by which it may be behind the model of the
+# sample if that has no mixture: flights .04, tables that are no better off by more rows .13 and more (ADR 52).
+ROWS_OF_FIRST_MIXTURE = 24_000
+FAR_BEHIND_FOR_LARGE_MIXTURE = 0.1
 WORTH_A_LARGE_MIXTURE = 0.01
 # How much nearer, in logarithms, the outcome of the nearest row of a sample has to be than that of the nearest row of
 # fewer ones, to be asked: protein .41, kin40k .06 to .1, a smooth truth .06 to .11, noisy ones below .03 (ADR 49).

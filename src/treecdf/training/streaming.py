@@ -116,13 +116,18 @@ class Sampled:
         """Number of rows with a weight above zero."""
         return int(self.sizes[:, 1].sum())
 
+    @property
+    def expected(self) -> int:
+        """About how many rows the sample has."""
+        return round(self.pick.share * self.n_rows)
+
     def sample(self) -> Piece:
         """The rows of the sample, all with a weight above zero."""
         return joined(self.pieces.chosen(self.pick, self.firsts))
 
     def drawn(self) -> tuple[Sampled, Piece]:
         """The sample with its rows; of few groups it is drawn again if it is much too small or too large."""
-        expected = self.pick.share * self.n_rows
+        expected = self.expected
         for k in range(_MOST_DRAWS):
             one = replace(self, pick=replace(self.pick, key=(self.pick.key + k) % 2**64))
             rows = one.sample()
