@@ -84,6 +84,16 @@ def test_it_is_the_same_from_files(tmp_path):
     np.testing.assert_array_equal(from_files.log_prob(NEW_X, NEW_Y), fast().fit(X, Y).log_prob(NEW_X, NEW_Y))
 
 
+def test_it_is_the_same_on_dask():
+    distributed = pytest.importorskip("distributed")
+    table = pytest.importorskip("dask.dataframe").from_pandas(X.assign(y=Y), npartitions=3, sort=False)
+    how = {"threads_per_worker": 1, "processes": False, "dashboard_address": ":0"}
+    with distributed.LocalCluster(2, **how) as cluster, distributed.Client(cluster):
+        on_dask = fast().fit(table[["a", "b"]], table["y"])
+    assert BY_BOOSTING in on_dask.summary()
+    np.testing.assert_array_equal(on_dask.log_prob(NEW_X, NEW_Y), fast().fit(X, Y).log_prob(NEW_X, NEW_Y))
+
+
 def test_a_file_keeps_it(tmp_path):
     model = fast().fit(X, Y)
     model.save(tmp_path / "model.tcdf")
