@@ -97,9 +97,10 @@ def _of_seed(folds: list[dict]) -> dict:
     """Figures of one seed: means over folds, and those that are taken of all samples together."""
     keys = [key for key in folds[0]["metrics"] if all(key in row["metrics"] for row in folds)]
     own = {key: np.mean([row["metrics"][key] for row in folds], axis=0) for key in keys}
-    together = pooled([{k: v for k, v in row["details"].items() if k not in NOT_POOLED} for row in folds])
-    own |= {name: np.array(together[name]) for name in ("shannon", "richness", "reads")}
-    own["detectors"] = np.array([together["detectors"][name] for name in SIGNATURES])
+    if all(row["details"] for row in folds):  # those of the first division
+        together = pooled([{k: v for k, v in row["details"].items() if k not in NOT_POOLED} for row in folds])
+        own |= {name: np.array(together[name]) for name in ("shannon", "richness", "reads")}
+        own["detectors"] = np.array([together["detectors"][name] for name in SIGNATURES])
     return own | {name: np.median([row["seconds"][name] for row in folds]) for name in ("fit_cpu", "draw_cpu")}
 
 

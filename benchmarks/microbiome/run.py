@@ -46,7 +46,7 @@ def stored() -> dict[Run, dict]:
     rows = latest(Store(NAME).read())
     for run, row in rows.items():
         control = rows.get(replace(run, method=CONTROL), {})
-        if "details" in row and "details" in control:
+        if row.get("details") and control.get("details"):
             known = {name: values for name, values in control["details"].items() if of_real(name)}
             row["details"] = known | {"drawn_depth": known["depth"]} | row["details"]
     return rows
@@ -87,6 +87,8 @@ def work(run: Run) -> dict:
         if details["drawn_depth"] == details["depth"]:
             del details["drawn_depth"]
         details = {name: values for name, values in details.items() if not of_real(name)}
+    if run.seed != PICTURED[0]:  # pages want no more of the others than their metrics
+        details = {}
     return {"metrics": metrics, "seconds": seconds, "details": _short(details)} | provenance()
 
 
