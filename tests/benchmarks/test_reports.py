@@ -175,7 +175,8 @@ def test_committed_page_is_made_of_the_committed_rows_alone(name, tmp_path):
     if written:
         page = (tmp_path / committed.name).read_text()
         assert page == committed.read_text(), f"run `python -m benchmarks report {name}`"
-        drawn_from_fits = {f"{name}.png" for name in (*SIMULATIONS, "shapes", "flights")}  # commands of their own draw them
+        # Commands of their own draw these.
+        drawn_from_fits = {f"{name}.png" for name in (*SIMULATIONS, "shapes", "flights")}
         linked = set(re.findall(r"\]\((\w+\.png)\)", page)) - drawn_from_fits
         assert {path.name for path in tmp_path.glob("*.png")} == linked
 
