@@ -481,7 +481,6 @@ def test_stored_runs_are_made_again_only_when_asked(store, monkeypatch):
 
 def test_the_command_prints_the_page(store, monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(cli, "RESULTS", tmp_path / "docs" / "results")
-    monkeypatch.setattr(cli, "write_paper_page", lambda path: None)
     asked = []
     monkeypatch.setattr(cli, "run_honest", lambda *given: asked.append(given))
     keep(store, "linear_200", 0.9)

@@ -259,7 +259,6 @@ def test_no_verdict_without_a_peer():
 
 def test_the_command_runs_what_is_asked(store, monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(cli, "RESULTS", tmp_path / "docs" / "results")
-    monkeypatch.setattr(cli, "write_paper_page", lambda path: None)
     asked, drawn = [], []
     monkeypatch.setattr(cli, "run_shapes", lambda *given: asked.append(given))
     monkeypatch.setattr(cli, "draw_shapes", lambda *given: drawn.append(given))
