@@ -74,10 +74,9 @@ METHODS = {
     "process_base": lambda random_state, d: _on_learners("GaussianProcess", max_trees=0, random_state=random_state),
     "stacked_base": lambda random_state, d: _default(base="conditional", max_trees=0, random_state=random_state),
     "conditional": lambda random_state, d: _default(base="conditional", random_state=random_state),
-    # Mixtures of rotated flows, weighed by mean likelihoods in 8 regions, and the same of our own stages
+    # Mixtures of rotated flows, weighed by mean likelihoods in 8 regions
     "rotated": lambda random_state, d: _rotated(d, random_state=random_state),
     "rotated_equal": lambda random_state, d: _rotated(d, weights="equal", random_state=random_state),
-    "rotated_student": lambda random_state, d: _default(rotations=_n_rotations(d), random_state=random_state),
     # With a smaller penalty: other regions, and other weights in the same 8
     "rotated_eta01": lambda random_state, d: _rotated(d, eta=0.01, random_state=random_state),
     "regions4": lambda random_state, d: _weighed(d, random_state, regions=4),
