@@ -14,7 +14,7 @@ GENERATIONS = {"paper": 1, "default": 2}
 PAPER_METHODS = frozenset(
     {
         *("lr", "mlp", "full", "middle", "paper", "paper_eta01", "gamma0", "c0_05_gamma_1", "c0_1_gamma_1"),
-        *("rotated", "rotated_equal", "rotated_eta01", "regions4", "regions_hdbscan"),
+        *("exhaustive", "rotated", "rotated_equal", "rotated_eta01", "regions4", "regions_hdbscan"),
         *("eta01_equal", "eta01_stacked", "eta01_product"),
     }
 )

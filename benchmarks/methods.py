@@ -59,6 +59,7 @@ METHODS = {
     "full": lambda random_state, d: _paper(stages=_stages(0, 1), random_state=random_state),
     "middle": lambda random_state, d: _paper(stages=_stages(0, 1), split_search="middle", random_state=random_state),
     "paper": lambda random_state, d: _paper(random_state=random_state),
+    "exhaustive": lambda random_state, d: _paper(split_search="exhaustive", random_state=random_state),
     "paper_eta01": lambda random_state, d: _paper(eta=0.01, random_state=random_state),
     "gamma0": lambda random_state, d: _paper(gamma=0.0, random_state=random_state),
     "c0_05_gamma_1": lambda random_state, d: _paper(c0=0.05, gamma=0.1, random_state=random_state),
