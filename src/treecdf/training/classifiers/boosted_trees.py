@@ -102,7 +102,9 @@ class BoostedTrees:
             gradient, hessian, _ = sums_of_children(sums, *tree).T
             last = self.learning_rate * (-gradient / (hessian + self.ridge))
             leaf[t] = last.reshape(k, n_leaves)
-        (log_lik,) = rows.add(reached, (*split, learns, last_level, *tree, last), [(k,)])
+        log_lik = np.full(k, np.nan)
+        if splits.has_rivals:
+            (log_lik,) = rows.add(reached, (*split, learns, last_level, *tree, last), [(k,)])
         return NodeFits(_packed(start, bins, column, cut, missing_left, leaf), log_lik)
 
 

@@ -34,6 +34,7 @@ from treecdf.training.sources.operations import (
     Keep,
     Operation,
     Restore,
+    SeveralSums,
     ShardOperation,
     Span,
     Sums,
@@ -130,7 +131,7 @@ class DaskRows:
         """What the last operation returns for each shard, in order."""
         return self._ask(partial(Local.ask_shards, before=before, last=last), *before, last)
 
-    def sum_shards(self, before: Sequence[ShardOperation[None]], last: Sums) -> list[PartialSums]:
+    def sum_shards(self, before: Sequence[ShardOperation[None]], last: Sums | SeveralSums) -> list[PartialSums]:
         """Sums of what the last operation returns for each shard; few consecutive parts that cover all blocks."""
         return self._ask(partial(Local.sum_shards, before=before, last=last), *before, last)
 

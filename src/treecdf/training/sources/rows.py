@@ -22,7 +22,7 @@ from treecdf.data.binning import Bins
 from treecdf.data.blocks import block_slices, sum_over_blocks
 from treecdf.data.scaling import Standardizer
 from treecdf.training.sources import operations as ops
-from treecdf.training.sources.operations import BlockOperation, BlockSums, ShardOperation, Sums
+from treecdf.training.sources.operations import BlockOperation, BlockSums, SeveralSums, ShardOperation, Sums
 from treecdf.training.sources.shard import Block, ForwardMap, GeneratorState, Kernel, LocatedBlock, Shapes, Shard
 
 SHARD_ROWS = 16_384  # rows of a shard: few enough for the processor's cache, many enough to hide the cost of a call
@@ -43,7 +43,7 @@ class Source(Protocol):
         """What the last operation returns for each shard, in order."""
         ...
 
-    def sum_shards(self, before: Sequence[ShardOperation[None]], last: Sums) -> list[PartialSums]:
+    def sum_shards(self, before: Sequence[ShardOperation[None]], last: Sums | SeveralSums) -> list[PartialSums]:
         """Sums of what the last operation returns for each shard; few consecutive parts that cover all blocks."""
         ...
 
@@ -73,7 +73,7 @@ class Local:
         """What the last operation returns for each shard, in order."""
         return list(self._map_shards(_one_after_the_other(before, last)))
 
-    def sum_shards(self, before: Sequence[ShardOperation[None]], last: Sums) -> list[PartialSums]:
+    def sum_shards(self, before: Sequence[ShardOperation[None]], last: Sums | SeveralSums) -> list[PartialSums]:
         """Sums of what the last operation returns for each shard; few consecutive parts that cover all blocks."""
         task = _one_after_the_other(before, last)
         if self._only_shard is not None:
@@ -219,13 +219,13 @@ class Rows:
         state = _reserve(rng, self.n_rows) if subsample < 1.0 else None
         return sum(self._ask(ops.BeginTree(subsample, state)))
 
-    def arrange(self, axis: Ints, cut: Array, basis: Basis | None = None) -> None:
+    def arrange(self, axis: Ints, cut: Array, basis: Basis | None = None, labels: int = 0) -> None:
         """Label every row of the level left or right of its node's cut; give it the features of a basis.
 
-        Without a basis the features are the covariates.
+        Without a basis the features are the covariates. Labels of other numbers stay.
         """
         basis = Basis.linear(self.n_covariates) if basis is None else basis
-        self._waiting.append(ops.Arrange(axis, cut, basis))
+        self._waiting.append(ops.Arrange(axis, cut, basis, labels))
 
     def descend(self, axis: Ints, cut: Array, child: Ints, n_next: int) -> None:
         """Send every row to its node of the next level; child (k, 2) says which, -1 for a leaf."""
@@ -236,6 +236,12 @@ class Rows:
     ) -> list[Array]:
         """Run a kernel on every shard and add up its outputs: one array for each of `shapes`."""
         return sum_of_all(self._source.sum_shards(self._take_waiting(), Sums(kernel, view, args, shapes)))
+
+    def sum_together(self, requests: Sequence[Sums]) -> list[list[Array]]:
+        """The sums of each request, in one pass for all."""
+        last = requests[0] if len(requests) == 1 else SeveralSums(tuple(requests))
+        sums = iter(sum_of_all(self._source.sum_shards(self._take_waiting(), last)))
+        return [[next(sums) for _ in request.shapes] for request in requests]
 
     def add(self, kernel: Kernel, args: tuple[object, ...], shapes: Shapes) -> list[Array]:
         """Run a kernel of x-trees as `sum` does.
