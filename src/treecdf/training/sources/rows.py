@@ -148,7 +148,11 @@ def add_halves(parts: Iterable[PartialSums], n_blocks: int) -> list[PartialSums]
     found: list[PartialSums] = []
     for part in parts:
         found.append(part)
-        while len(found) > 1 and _are_halves(found[-2][0], found[-1][0], n_blocks):
+        while (
+            len(found) > 1
+            and found[-2][0].stop == found[-1][0].start
+            and _are_halves(found[-2][0], found[-1][0], n_blocks)
+        ):
             (left, sums), (right, others) = found[-2:]
             found[-2:] = [(range(left.start, right.stop), add_up(iter([sums, others])))]
     return found
@@ -168,7 +172,7 @@ def _are_halves(left: range, right: range, n_blocks: int) -> bool:
     while True:
         middle = (low + high + 1) // 2
         if (low, high) == (left.start, right.stop):
-            return left.stop == middle
+            return left.stop == right.start == middle
         if right.stop <= middle:
             high = middle
         elif left.start >= middle:
