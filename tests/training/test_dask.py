@@ -169,7 +169,7 @@ def test_a_killed_worker_changes_nothing(client, in_files, monkeypatch):
 
     def deadly_ask(self, request, *operations):
         seen.append(kernel := kernel_of(operations[-1]))
-        if kernel in ("logistic_loss", "next_level") and seen.count(kernel) == 3:
+        if kernel in ("logistic_loss", "next_level_of_one_side") and seen.count(kernel) == 3:
             pids = client.run(os.getpid)
             killed.append(time.monotonic())
             os.kill(pids[self._homes[-1]], signal.SIGKILL)
@@ -187,7 +187,7 @@ def test_a_killed_worker_changes_nothing(client, in_files, monkeypatch):
     monkeypatch.setattr(DaskRows, "_ask", deadly_ask)
     monkeypatch.setattr(DaskRows, "_build", counted_build)
     fitted = model(subsample=0.7).fit(*frames())
-    assert seen.count("next_level") >= 3
+    assert seen.count("next_level_of_one_side") >= 3
     assert len(built) >= 6  # two sites of training rows and one or two of others, and what was lost
     assert bits(fitted) == bits(in_files)
     assert len(killed) == 2
@@ -206,13 +206,13 @@ def test_a_killed_worker_changes_nothing_after_a_sample_either(client, tmp_path,
 
     def deadly_ask(self, request, *operations):
         seen.append(kernel := kernel_of(operations[-1]))
-        if kernel == "next_level" and seen.count(kernel) == 3:
+        if kernel == "next_level_of_one_side" and seen.count(kernel) == 3:
             os.kill(client.run(os.getpid)[self._homes[-1]], signal.SIGKILL)
         return ask(self, request, *operations)
 
     monkeypatch.setattr(DaskRows, "_ask", deadly_ask)
     fitted = model(**settings).fit(*frames())
-    assert seen.count("next_level") >= 3
+    assert seen.count("next_level_of_one_side") >= 3
     assert fitted.log_prob(X, Y).tobytes() == expected.log_prob(X, Y).tobytes()
 
 

@@ -139,14 +139,14 @@ class SeveralSums(ShardOperation[list[Array]]):
 
 
 @dataclass(frozen=True, slots=True)
-class Column(ShardOperation[tuple[Array, Array]]):
-    """Values (m,) of covariate j and weights (m,), of about one row in `step`."""
+class Column(ShardOperation[Array]):
+    """Values (m,) of covariate j of about one row in `step`; the weights (m,) of these rows if j is -1."""
 
     j: int
     step: int
 
-    def run(self, shard: Shard) -> tuple[Array, Array]:
-        """The values and weights of a shard."""
+    def run(self, shard: Shard) -> Array:
+        """The values of a shard."""
         return shard.column(self.j, self.step)
 
 

@@ -214,6 +214,7 @@ class Rows:
     def _begin(self, source: Source, shape: tuple[int, int, int], weight: float) -> None:
         self._source, self.weight = source, weight
         self.n_rows, self.n_covariates, self.n_outcomes = shape
+        self.are_many = len(block_slices(self.n_rows)) > 1  # than fit into one block
         self._waiting: list[ShardOperation[None]] = []
         self._bins: dict[int, Bins] = {}
         self._encoded = 0
@@ -258,8 +259,9 @@ class Rows:
         """At most n_bins bins of each covariate, found once; `add` then sees the covariates in them."""
         if n_bins not in self._bins:
             step = -(-self.n_rows // SAMPLE_ROWS)
-            columns = (self._ask(ops.Column(j, step)) for j in range(self.n_covariates))
-            self._bins[n_bins] = Bins.fit((_joined(parts) for parts in columns), n_bins)
+            weight = np.concatenate(self._ask(ops.Column(-1, step)))
+            columns = (np.concatenate(self._ask(ops.Column(j, step))) for j in range(self.n_covariates))
+            self._bins[n_bins] = Bins.fit(((values, weight) for values in columns), n_bins)
         if n_bins != self._encoded:
             self._waiting.append(ops.Encode(self._bins[n_bins]))
             self._encoded = n_bins
@@ -295,12 +297,6 @@ class Rows:
         """The waiting operations, which are then no longer waiting."""
         waiting, self._waiting = self._waiting, []
         return waiting
-
-
-def _joined(parts: Sequence[tuple[Array, Array]]) -> tuple[Array, Array]:
-    """Values and weights of all shards, from those of each."""
-    values, weights = zip(*parts, strict=True)
-    return np.concatenate(values), np.concatenate(weights)
 
 
 def _reserve(rng: np.random.Generator, n: int) -> GeneratorState:

@@ -133,10 +133,10 @@ class Shard:
         """Run a kernel that adds what the rows contribute to the sums."""
         kernel(*self._arrays(view, labels), *args, *sums)
 
-    def column(self, j: int, step: int) -> tuple[Array, Array]:
-        """Values (m,) of covariate j and weights (m,), of about one row in `step`."""
+    def column(self, j: int, step: int) -> Array:
+        """Values (m,) of covariate j of about one row in `step`; the weights (m,) of these rows if j is -1."""
         chosen = one_in(step, self._first, len(self.x))
-        return self.x[chosen, j], self.weight[chosen]
+        return self.weight[chosen] if j == -1 else self.x[chosen, j]
 
     def node_rows(self, node: int) -> tuple[Array, Array, Array]:
         """Features (m, p), labels (m,) and weights (m,) of the arranged rows of a node."""
