@@ -137,7 +137,7 @@ class DaskRows:
         """The answers of all sites to a request that runs these operations, one list after the other."""
         begin, payload = time.perf_counter(), dumps(request)
         are_sums = isinstance(operations[-1], Sums | SeveralSums | BlockSums)
-        answers, n_sent = self._answers(payload, _most_asked(len(self._sites)) if are_sums else len(self._sites))
+        answers, n_sent = self._answers(payload, most_asked(len(self._sites)) if are_sums else len(self._sites))
         self._clock += 1
         for operation in operations:
             self._journal.note(operation)
@@ -231,7 +231,7 @@ def _in_order(parts: list[PartialSums]) -> list[PartialSums]:
     return sorted(parts, key=lambda part: part[0].start)
 
 
-def _most_asked(n_sites: int) -> int:
+def most_asked(n_sites: int) -> int:
     """How many workers the driver asks for sums."""
     return _BRANCHES if n_sites > 2 * _BRANCHES else n_sites
 
