@@ -202,10 +202,10 @@ class DaskRows:
         firsts = [self._firsts[b] for b in self._sites[k]]
         place = (self._sites[k].start, len(self._tables))
         args = (self._key, k, self._clock, tables, firsts, place, dumps(self._journal.requests()))
-        return self._client.submit(build, *args, workers=[self._homes[k]], allow_other_workers=True, pure=False)
+        return self._client.submit(build, *args, workers=[self._homes[k]], pure=False)
 
     def _result(self, k: int, future: Future) -> str | None:
-        """The address where site k was built; None if the worker is gone and no other took over the task."""
+        """The address where site k was built; None if the worker is gone."""
         while True:
             try:
                 return str(future.result(timeout=_LOOK))
