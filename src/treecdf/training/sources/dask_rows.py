@@ -48,7 +48,7 @@ from treecdf.training.sources.rows import Local, PartialSums
 
 _PATIENCE = 300  # seconds to wait for a worker when there is none
 _LOOK = 1.0  # seconds between looks whether a worker that builds a site is still there
-_BROKEN = 0.2  # seconds until a worker whose connection broke is asked again
+_BROKEN = 0.2  # seconds until a worker whose connection broke is asked again, and between looks for any worker
 _BRANCHES = 8  # workers that the driver asks at most, if sums come from more than twice as many
 _MOST_LOSSES = 10  # times that the rows of one site may be lost in one pass
 _UNSTABLE = f"Rows were lost {_MOST_LOSSES} times in one pass: the workers do not stay alive."
@@ -189,7 +189,7 @@ class DaskRows:
     def _rebuild(self, k: int) -> str:
         """Read the rows of a site again, on the least busy worker; return its address."""
         for _ in range(_MOST_LOSSES):
-            workers = list(self._client.nthreads()) or self._wait_for_workers()
+            workers = self._wait_for_workers()
             self._homes[k] = min(workers, key=self._homes.count)
             tables = self._client.compute([self._tables[b] for b in self._sites[k]])
             address = self._result(k, self._build(k, tables))
@@ -214,9 +214,16 @@ class DaskRows:
                     return None
 
     def _wait_for_workers(self) -> list[str]:
-        """Addresses of the workers, as soon as there is one."""
-        self._client.wait_for_workers(1, timeout=_PATIENCE)
-        return list(self._client.nthreads())
+        """Addresses of the workers, as soon as there is one.
+
+        `Client.wait_for_workers` may miss one that a nanny has started again.
+        """
+        end = time.monotonic() + _PATIENCE
+        while not (workers := list(self._client.nthreads())):
+            if time.monotonic() > end:
+                raise TimeoutError(f"There was no worker for {_PATIENCE} seconds.")
+            time.sleep(_BROKEN)
+        return workers
 
 
 def divide(n_blocks: int, n_workers: int) -> list[range]:
