@@ -21,7 +21,6 @@ RUNS = [
     Run("none", 0, "network", 0),
     *(Run(str(n), 0, "parquet", 0) for n in (100_000, 1_000_000)),
     *(Run("2000000", 0, f"dask, {workers}", 0) for workers in ("1 worker", "2 workers", "2 workers, 10 trees")),
-    Run("10000000", 0, "parquet", 0),
     *(Run(str(n), 0, name, 0) for n in (100_000, 300_000, 1_000_000) for name in ("memory, fast", "memory")),
     *(Run(str(n), 0, "default", 0) for n in (100_000, 1_000_000, 10_000_000)),
 ]

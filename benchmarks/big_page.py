@@ -125,15 +125,15 @@ def _model(one: dict, two: dict, network: dict) -> list[str]:
         for workers in _MODEL_WORKERS:
             work, passes, transfer = seconds_a_tree(rows, workers, one, network)
             share = (passes + transfer) / (work + passes + transfer)
-            parts = sum(map(len, parts_of_sites(rows, workers)))
+            parts = parts_on_the_way(rows, workers)[0]
             seconds = [f"{term:.2f}" for term in (work, passes, transfer)]
             lines.append([f"{rows:.0e}", str(workers), str(parts), *seconds, f"{share:.0%}"])
     return [
         "Estimated seconds of an average tree, not measured: work of the worker with most rows; passes "
         f"({one['metrics']['calls_a_tree']:.0f} per tree, {1e3 * pass_seconds:.1f} ms each on this machine); and the "
         f"transfer of sums, each byte of which takes {1e9 * byte_seconds:.1f} ns to pack, send and unpack here, or "
-        f"{1e9 / _NETWORK:.1f} ns on a network of 10 Gbit/s if that is more. Parts: how many sums all workers together "
-        "send in a pass.",
+        f"{1e9 / _NETWORK:.1f} ns on a network of 10 Gbit/s if that is more. Parts: how many sums one after the other "
+        "arrive in a pass on the way to the driver, which asks at most eight of more than sixteen workers itself.",
         "",
         *markdown_table(["rows", "workers", "parts", "work", "passes", "transfer", "communication"], lines),
         "",
@@ -146,24 +146,40 @@ def _model(one: dict, two: dict, network: dict) -> list[str]:
 def seconds_a_tree(rows: int, workers: int, one: dict, network: dict) -> tuple[float, float, float]:
     """Seconds of work, of passes and of transfer, by the figures of one worker and of the network."""
     metrics, terms = one["metrics"], network["metrics"]
-    sites, measured = parts_of_sites(rows, workers), parts_of_sites(2_000_000, 1)
-    most_rows, all_rows = (max(map(sum, of)) for of in (sites, measured))
-    sent = metrics["bytes_from_workers_a_tree"] / len(measured[0]) * sum(map(len, sites))
-    sent += metrics["bytes_to_workers_a_tree"] * len(sites)
+    parts, asked, hops, most_rows = parts_on_the_way(rows, workers)
+    measured, _, _, all_rows = parts_on_the_way(2_000_000, 1)
+    sent = metrics["bytes_from_workers_a_tree"] / measured * parts + metrics["bytes_to_workers_a_tree"] * asked
     work = metrics["cpu_of_workers"] / TREES / all_rows * most_rows
-    passes = metrics["calls_a_tree"] * terms["seconds_a_pass"]
+    passes = metrics["calls_a_tree"] * terms["seconds_a_pass"] * hops
     return work, passes, sent * max(terms["seconds_a_byte"], 1 / _NETWORK)
 
 
-def parts_of_sites(rows: int, workers: int, validation_fraction: float = 0.1) -> list[list[int]]:
-    """How many training rows are in each sum that each worker sends in a pass."""
+def parts_on_the_way(rows: int, workers: int, validation_fraction: float = 0.1) -> tuple[int, int, int, int]:
+    """What one pass sends, along its longest way from a worker to the driver.
+
+    The number of sums that arrive there one after the other, that of workers asked, that of hops, and the most training
+    rows of a worker.
+    """
     from treecdf.data.blocks import block_slices
-    from treecdf.training.sources.dask_rows import divide
+    from treecdf.training.sources.dask_rows import branches, divide, most_asked
     from treecdf.training.sources.rows import add_halves
 
     slices = block_slices(int(rows * (1 - validation_fraction)))
-    sites = [add_halves(((range(b, b + 1), []) for b in site), len(slices)) for site in divide(len(slices), workers)]
-    return [[slices[part[-1]].stop - slices[part[0]].start for part, _ in site] for site in sites]
+    sites = divide(len(slices), workers)
+
+    def way(below: dict) -> tuple[list[range], tuple[int, int, int]]:
+        """Ranges of the sums that arrive from these branches, and the longest way to where they arrive."""
+        arrive, ways = [], [(0, 0, 0)]
+        for own, further in below.values():
+            ranges, before = way(further)
+            together = [range(b, b + 1) for k in own for b in sites[k]] + ranges
+            arrive += [part for part, _ in add_halves([(part, []) for part in together], len(slices))]
+            ways.append(before)
+        parts, asked, hops = max(ways)
+        return arrive, (parts + len(arrive), asked + len(below), hops + 1 if below else 0)
+
+    _, longest = way(branches({str(k): [k] for k in range(len(sites))}, most_asked(len(sites))))
+    return *longest, max(sum(slices[b].stop - slices[b].start for b in site) for site in sites)
 
 
 def _figures(row: dict, *names: str) -> list[str]:

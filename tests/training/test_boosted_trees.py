@@ -7,6 +7,7 @@ from sklearn.base import clone
 
 from tests.helpers import laws
 from treecdf import BoostedTrees, Logistic, Stage, TreeFlowRegressor
+from treecdf._kernels.node_trees import next_level_of_one_side
 from treecdf._kernels.transform import TREES, trees_logit
 from treecdf.data.basis import Basis
 from treecdf.data.binning import Bins, bin_edges
@@ -132,6 +133,52 @@ def test_nodes_of_a_level_do_not_touch_one_another(rng):
         np.testing.assert_allclose(together.log_lik[node], log_lik, rtol=1e-12)
         ours, alone = (served(classifier, each, x[inside]) for each in (together.theta[node], theta))
         np.testing.assert_allclose(ours, alone, atol=1e-12)
+
+
+@pytest.mark.parametrize("whole", [True, False], ids=["whole weights", "any weights"])
+def test_one_of_two_siblings_is_added_up_in_large_tables(whole, rng, monkeypatch):
+    """The other's histogram is what the parent has more; the model is the same up to rounding."""
+    classifier = BoostedTrees(rounds=4, max_depth=4, min_rows=2)
+    x, left, weight = problem(rng, 600)
+    x[::7, 1] = np.nan
+    weight = np.ceil(weight) if whole else weight
+    seen, add = [], Rows.add
+
+    def counted_add(self, kernel, args, shapes):
+        seen.append((kernel.__name__, shapes[0][0]))
+        return add(self, kernel, args, shapes)
+
+    monkeypatch.setattr(Rows, "add", counted_add)
+    theta, log_lik = fit_node(classifier, x, left, weight)
+    assert [nodes for name, nodes in seen if name == "next_level"] == 4 * [2, 4, 8]
+    monkeypatch.setattr("treecdf.data.blocks.BLOCK_ROWS", 250)
+    theta_of_one, log_lik_of_one = fit_node(classifier, x, left, weight)
+    assert [nodes for name, nodes in seen if name == "next_level_of_one_side"] == 4 * [1, 2, 4]
+    np.testing.assert_allclose(theta_of_one, theta, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(log_lik_of_one, log_lik, rtol=1e-12)
+
+
+def test_histograms_of_one_child_are_those_of_plain_sums(rng):
+    n, q, n_bins = 300, 2, 6
+    codes = rng.integers(0, n_bins, (q, n)).astype(np.uint8)
+    state, weight = rng.normal(size=(3, n, 1)), rng.uniform(0.5, 2.0, n)
+    order, start, learns = np.arange(n), np.array([0, 100, 200, 300]), np.array([True, False, True])
+    place = np.concatenate([rng.integers(0, 2, 100), np.full(100, -1), rng.integers(4, 6, 100)])  # two nodes in each
+    column, cut, missing_left = rng.integers(-1, q, (3, 3)), rng.integers(1, n_bins, (3, 3)), rng.integers(0, 2, (3, 3))
+    before, sums = place.copy(), np.zeros((6, q, n_bins, 3))
+    side = np.array([1, 0, 0, 0, 0, 1])
+    arrays = codes, np.empty((n, 1)), weight, order, start, state, place
+    next_level_of_one_side(*arrays, learns, 1, column, cut, missing_left, side, sums)
+    expected = np.zeros_like(sums)
+    for i in np.r_[0:100, 200:300]:
+        root, at = before[i] >> 1, 1 + (before[i] & 1)
+        b = codes[max(column[root, at], 0), i]
+        right = column[root, at] >= 0 and (b > cut[root, at] if b else not missing_left[root, at])
+        if right == side[before[i]]:
+            expected[before[i], np.arange(q), codes[:, i]] += state[0, i, 0], state[1, i, 0], weight[i]
+        assert place[i] == 2 * before[i] + right
+    np.testing.assert_allclose(sums, expected, atol=1e-12)
+    assert (sums[[0, 1, 4, 5]] != 0).any(axis=(1, 2, 3)).sum() >= 3
 
 
 def test_a_node_with_rows_on_one_side_keeps_the_clipped_share(rng):

@@ -4,6 +4,7 @@ import importlib
 import os
 import pickle
 import signal
+import time
 import traceback
 from functools import partial
 
@@ -32,9 +33,10 @@ from treecdf.training.sources.operations import (
     Locate,
     OfTable,
     Restore,
+    SeveralSums,
     Sums,
 )
-from treecdf.training.sources.rows import Local
+from treecdf.training.sources.rows import Local, add_halves
 
 pytest.importorskip("distributed")
 import dask
@@ -43,19 +45,22 @@ import dask.dataframe as dd
 from distributed import Client, LocalCluster
 
 from tests import kill_cluster
-from treecdf.training.sources.dask_rows import DaskRows, Journal, dumps, traffic
+from treecdf.training.sources import dask_rows
+from treecdf.training.sources.dask_rows import DaskRows, Journal, traffic
+from treecdf.training.sources.dask_sites import dumps
 
 RNG = np.random.default_rng(1)
 N = 1200
 X = pd.DataFrame(RNG.normal(size=(N, 2)), columns=["a", "b"])
 Y = pd.Series(np.sin(2 * X["a"]) + np.exp(0.5 * X["b"]) * RNG.normal(size=N), name="y")
+SECONDS_TO_NOTICE = 5.0  # that a worker was killed
 STAGES = [Stage(Logistic(), 2), Stage(BoostedTrees(rounds=2, max_depth=2), 2)]
 
 
 @pytest.fixture(scope="module")
 def cluster():
     """Two worker processes."""
-    patience = {"distributed.comm.timeouts.connect": "3s"}  # with a worker that is gone
+    patience = {"distributed.comm.timeouts.connect": "9s"}  # of Dask itself, with a worker that is gone
     with (
         dask.config.set(patience),
         LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0") as running,
@@ -87,6 +92,12 @@ def frames(npartitions=5):
     return table[["a", "b"]], table["y"]
 
 
+def kernel_of(operation):
+    """The name of the kernel that an operation runs, if it does."""
+    first = operation.parts[0] if isinstance(operation, SeveralSums) else operation
+    return first.kernel.__name__ if hasattr(first, "kernel") else ""
+
+
 def bits(fitted):
     """Everything that was learnt."""
     (flow,) = fitted.mixture_.members
@@ -114,12 +125,14 @@ def test_two_processes_give_the_model_of_rows_in_files(client, in_files):
     assert seconds > slowest > mean > 0
     assert 0 < down < up < 100 * X.to_numpy().nbytes  # counted, and far from rows times passes
     assert not any(
-        client.run(lambda: len(importlib.import_module("treecdf.training.sources.dask_rows")._SITES)).values()
+        client.run(lambda: len(importlib.import_module("treecdf.training.sources.dask_sites")._SITES)).values()
     )
 
 
-@pytest.mark.parametrize(("n_workers", "threads"), [(1, 2), (4, 1)])
-def test_the_model_does_not_depend_on_the_number_of_workers(n_workers, threads, in_files):
+@pytest.mark.parametrize(("n_workers", "threads", "branches"), [(1, 2, 8), (4, 1, 8), (7, 1, 2)])
+def test_the_model_does_not_depend_on_the_number_of_workers(n_workers, threads, branches, in_files, monkeypatch):
+    """Seven workers are asked by way of two, and add up their sums on the way."""
+    monkeypatch.setattr(dask_rows, "_BRANCHES", branches)
     with (
         LocalCluster(n_workers, threads_per_worker=threads, processes=False, dashboard_address=":0") as running,
         Client(running),
@@ -154,28 +167,39 @@ def test_partitions_may_be_empty():
     assert fitted.sample(x, 3).compute().shape == (len(here), 3)
 
 
-def test_a_killed_worker_changes_nothing(client, in_files, monkeypatch):
+@pytest.mark.parametrize("asked", [2, 1], ids=["asked by the driver", "asked by the other one"])
+def test_a_killed_worker_changes_nothing(asked, client, in_files, monkeypatch):
     """One dies while a logistic node is fitted, another between the rounds of boosted trees; both come back empty."""
-    seen, built = [], []
-    ask, build = DaskRows._ask, DaskRows._build
+    monkeypatch.setattr(dask_rows, "most_asked", lambda n: min(n, asked))
+    seen, built, killed, noticed = [], [], [], []
+    ask, build, mend = DaskRows._ask, DaskRows._build, DaskRows._mend
 
     def deadly_ask(self, request, *operations):
-        seen.append(kernel := operations[-1].kernel.__name__ if hasattr(operations[-1], "kernel") else "")
-        if kernel in ("logistic_loss", "next_level") and seen.count(kernel) == 3:
+        seen.append(kernel := kernel_of(operations[-1]))
+        if kernel in ("logistic_loss", "next_level_of_one_side") and seen.count(kernel) == 3:
             pids = client.run(os.getpid)
-            os.kill(pids[self._homes[-1]], signal.SIGKILL)
+            killed.append(time.monotonic())
+            os.kill(pids[self._homes[-1 if kernel == "logistic_loss" else 0]], signal.SIGKILL)
         return ask(self, request, *operations)
 
     def counted_build(self, *args):
         built.append(args[0])
         return build(self, *args)
 
+    def timed_mend(self, *args):
+        noticed.append(time.monotonic())
+        return mend(self, *args)
+
+    monkeypatch.setattr(DaskRows, "_mend", timed_mend)
     monkeypatch.setattr(DaskRows, "_ask", deadly_ask)
     monkeypatch.setattr(DaskRows, "_build", counted_build)
     fitted = model(subsample=0.7).fit(*frames())
-    assert seen.count("next_level") >= 3
+    assert seen.count("next_level_of_one_side") >= 3
     assert len(built) >= 6  # two sites of training rows and one or two of others, and what was lost
     assert bits(fitted) == bits(in_files)
+    assert len(killed) == 2
+    for strike in killed:  # mostly at once; Dask itself would try to connect for half a minute, 9 s here
+        assert min(moment for moment in noticed if moment > strike) - strike < SECONDS_TO_NOTICE
 
 
 def test_a_killed_worker_changes_nothing_after_a_sample_either(client, tmp_path, monkeypatch):
@@ -188,14 +212,14 @@ def test_a_killed_worker_changes_nothing_after_a_sample_either(client, tmp_path,
     seen, ask = [], DaskRows._ask
 
     def deadly_ask(self, request, *operations):
-        seen.append(kernel := operations[-1].kernel.__name__ if hasattr(operations[-1], "kernel") else "")
-        if kernel == "next_level" and seen.count(kernel) == 3:
+        seen.append(kernel := kernel_of(operations[-1]))
+        if kernel == "next_level_of_one_side" and seen.count(kernel) == 3:
             os.kill(client.run(os.getpid)[self._homes[-1]], signal.SIGKILL)
         return ask(self, request, *operations)
 
     monkeypatch.setattr(DaskRows, "_ask", deadly_ask)
     fitted = model(**settings).fit(*frames())
-    assert seen.count("next_level") >= 3
+    assert seen.count("next_level_of_one_side") >= 3
     assert fitted.log_prob(X, Y).tobytes() == expected.log_prob(X, Y).tobytes()
 
 
@@ -242,6 +266,34 @@ def test_members_are_tasks_of_any_backend(backend, client, monkeypatch):
 # Parts
 
 
+def test_many_workers_are_asked_along_a_tree():
+    """Every site once, few questions from everybody, neighbours in one branch; few workers are all asked directly."""
+    sites = {f"w{k}": [k] for k in range(100)}
+
+    def walk(branches):
+        assert len(branches) <= 8
+        found = []
+        for own, below in branches.values():
+            inside = [*own, *walk(below)]
+            assert sorted(inside) == list(range(min(inside), max(inside) + 1))
+            found += inside
+        return found
+
+    assert sorted(walk(dask_rows.branches(sites, dask_rows.most_asked(100)))) == list(range(100))
+    assert dask_rows.most_asked(16) == 16
+    assert dask_rows.branches({"a": [0, 2], "b": [1]}, 2) == {"a": ([0, 2], {}), "b": ([1], {})}
+
+
+def test_halves_are_added_up_only_where_nothing_is_missing_between_them():
+    def ones(a, b):
+        return range(a, b), [np.full(1, float(b - a))]
+
+    parts = add_halves([ones(0, 2), ones(3, 4), ones(4, 8)], 8)
+    assert [part for part, _ in parts] == [range(2), range(3, 4), range(4, 8)]
+    ((everything, (total,)),) = add_halves([ones(0, 2), ones(2, 3), ones(3, 4), ones(4, 8)], 8)
+    assert (everything, total[0]) == (range(8), 8.0)
+
+
 def test_kernels_travel_by_name():
     sent = dumps((logistic_loss, np.arange(3)))
     assert len(sent) < 400
@@ -280,7 +332,7 @@ def test_a_journal_keeps_what_brings_rows_to_where_they_are():
     assert note(down, sums) == ["Locate", "Keep", "BeginTree", "Encode", "Descend"]
     assert note(Apply("one"), Keep(), begin) == ["Locate", "Encode", "Apply", "Keep", "BeginTree"]
     assert note(Apply("two"), Restore(), Keep(), Column(0, 1)) == ["Locate", "Encode", "Apply", "Keep"]
-    assert [request.func.__name__ for request in journal.requests()] == ["_ask_blocks", *["ask_shards"] * 3]
+    assert [request.func.__name__ for request in journal.requests()] == ["ask_blocks", *["ask_shards"] * 3]
 
 
 class TwoWords(Exception):

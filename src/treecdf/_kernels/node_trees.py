@@ -1,8 +1,8 @@
 """Newton boosting of small trees on binned covariates, all nodes of a level of the flow's tree at once.
 
-Passes over the rows of one shard: a round is `begin_round` and `next_level` for each further level of its tree; after
-the last round comes `reached`. codes (q, m), place (m,) is a row's node in the tree of the round,
-state (3, m, 1) its gradient, Hessian and log-odds. Rows of a node of the flow's tree are
+Passes over the rows of one shard: a round is `begin_round`, then `next_level` or `next_level_of_one_side` for each
+further level of its tree; after the last round comes `reached`. codes (q, m), place (m,) is a row's node in the tree of
+the round, state (3, m, 1) its gradient, Hessian and log-odds. Rows of a node of the flow's tree are
 order[start[node]:start[node + 1]], left if u[axis] <= cut; those of nodes that learn nothing are left alone.
 """
 
@@ -64,6 +64,26 @@ def next_level(codes, u, weight, order, start, state, place, learns, level, colu
     rows = _learning(order, start, learns)
     send_down(codes, rows, place, level, column, split, missing_left)
     add_histograms(codes, rows, place, state[0], state[1], weight, np.arange(codes.shape[0]), sums)
+
+
+@ordered_kernel
+def next_level_of_one_side(
+    codes, u, weight, order, start, state, place, learns, level, column, split, missing_left, side, sums
+):
+    """As `next_level`, with the histogram of one child of each node only, (k * nodes of the level, q, bins, 3).
+
+    side (k * nodes of the level,): 0 for the left child, 1 for the right one.
+    """
+    rows = _learning(order, start, learns)
+    send_down(codes, rows, place, level, column, split, missing_left)
+    chosen, parent = np.empty(rows.size, np.int64), np.empty(place.size, np.int64)
+    n = 0
+    for i in rows:
+        parent[i] = place[i] >> 1
+        if place[i] & 1 == side[parent[i]]:
+            chosen[n] = i
+            n += 1
+    add_histograms(codes, chosen[:n], parent, state[0], state[1], weight, np.arange(codes.shape[0]), sums)
 
 
 @ordered_kernel

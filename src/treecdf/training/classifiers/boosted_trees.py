@@ -9,7 +9,7 @@ from scipy.special import logit
 
 from treecdf._common.typing import Array, Bools, Ints
 from treecdf._common.validation import check_setting, is_int, is_real
-from treecdf._kernels.node_trees import begin_round, next_level, reached
+from treecdf._kernels.node_trees import begin_round, next_level, next_level_of_one_side, reached
 from treecdf._kernels.splits import best_splits, sums_of_children
 from treecdf._kernels.transform import TREES
 from treecdf.data.basis import Basis
@@ -81,7 +81,11 @@ class BoostedTrees:
         return Basis.empty()
 
     def fit(self, rows: Rows, splits: Splits, rng: np.random.Generator) -> NodeFits:
-        """Packed trees theta (k, P) of all nodes, which grow side by side, one tree at each node in a round."""
+        """Packed trees theta (k, P) of all nodes, which grow side by side, one tree at each node in a round.
+
+        Of two siblings the lighter one's rows are added up, and the other has the rest of the parent's sums, if there
+        is more than one block of rows: wherever these are, so that the rounding is the same.
+        """
         bins = rows.bins(self.n_bins)
         k, q, n_leaves = len(splits.axis), rows.n_covariates, 2**self.max_depth
         split, learns = (splits.axis, splits.cut), splits.has_both
@@ -96,14 +100,44 @@ class BoostedTrees:
                 shape = (k * 2**level, q, bins.n_bins + 1, 3)
                 if level == 0:
                     (sums,) = rows.add(begin_round, (*split, learns, start, last_level, *before, last), [shape])
-                else:
+                elif not rows.are_many:
                     (sums,) = rows.add(next_level, (learns, level - 1, *tree), [shape])
+                else:
+                    side = _lighter_children(sums, level - 1, *tree)
+                    args = learns, level - 1, *tree, side
+                    (light,) = rows.add(next_level_of_one_side, args, [(k * 2 ** (level - 1), *shape[1:])])
+                    sums = _both_children(sums, light, side)
                 best_splits(sums, 2**level, np.arange(q), float(self.min_rows), float(self.ridge), *tree)
             gradient, hessian, _ = sums_of_children(sums, *tree).T
             last = self.learning_rate * (-gradient / (hessian + self.ridge))
             leaf[t] = last.reshape(k, n_leaves)
-        (log_lik,) = rows.add(reached, (*split, learns, last_level, *tree, last), [(k,)])
+        log_lik = np.full(k, np.nan)
+        if splits.has_rivals:
+            (log_lik,) = rows.add(reached, (*split, learns, last_level, *tree, last), [(k,)])
         return NodeFits(_packed(start, bins, column, cut, missing_left, leaf), log_lik)
+
+
+def _lighter_children(sums: Array, level: int, column: Ints, cut: Ints, missing_left: Ints) -> Ints:
+    """Whether the right child (1) or the left one (0) of each node of a level has less weight, by their histograms."""
+    here = slice(2**level - 1, 2 ** (level + 1) - 1)
+    axis, last, missing = (part[:, here].ravel() for part in (column, cut, missing_left))
+    weight = sums[np.arange(len(sums)), np.maximum(axis, 0), :, 2]
+    is_left = np.arange(sums.shape[2]) <= last[:, None]
+    is_left[:, 0] = missing == 1
+    is_left[axis < 0] = True
+    left = (weight * is_left).sum(axis=1)
+    return (weight.sum(axis=1) - left < left).astype(np.int64)
+
+
+def _both_children(sums: Array, light: Array, side: Ints) -> Array:
+    """Histograms (2 k, ...) of all children from those of their k parents and of the children on the given sides."""
+    children = np.empty((2 * len(sums), *sums.shape[1:]))
+    at = 2 * np.arange(len(sums)) + side
+    children[at] = light
+    rest = sums - light
+    np.maximum(rest[..., 1:], 0.0, out=rest[..., 1:])  # rounding must not leave a negative Hessian or weight
+    children[at ^ 1] = rest
+    return children
 
 
 def _packed(start: Array, bins: Bins, column: Ints, cut: Ints, missing_left: Ints, leaf: Array) -> Array:

@@ -13,7 +13,8 @@ from treecdf._kernels.losses import logistic_loss
 from treecdf._kernels.newton import STEP, newton_advance
 from treecdf._kernels.transform import LINEAR
 from treecdf.data.basis import FEATURE_BASES, Basis
-from treecdf.training.classifiers.protocol import NodeFits, Splits, share_log_lik
+from treecdf.training.classifiers.protocol import NodeFits, Passes, Splits, fit_together, share_log_lik
+from treecdf.training.sources.operations import Sums
 from treecdf.training.sources.rows import Rows
 
 _LOW_DIMENSION = 3  # most covariates with which basis="auto" takes hinges
@@ -96,13 +97,18 @@ class Logistic:
         return "hinges" if q <= _LOW_DIMENSION else "linear"
 
     def fit(self, rows: Rows, splits: Splits, rng: np.random.Generator) -> NodeFits:
-        """Intercept and slopes theta (k, 1 + p), by Newton's method.
+        """Intercept and slopes theta (k, 1 + p), by Newton's method."""
+        return fit_together(rows, [self.passes(rows, splits, rng)])[0]
+
+    def passes(self, rows: Rows, splits: Splits, rng: np.random.Generator, labels: int = 0) -> Passes:
+        """As `fit`, where the rows have labels of this number.
 
         The first step is that of the score test, so it needs no pass over the rows. On wide tables only the features
         of the score test have slopes; those of the others are 0.
         """
         if splits.features is not None:
-            rows.arrange(splits.axis, splits.cut, self.fit_basis(rows.n_covariates).take(splits.features))
+            basis = self.fit_basis(rows.n_covariates).take(splits.features)
+            rows.arrange(splits.axis, splits.cut, basis, labels)
         k, n_parameters = len(splits.axis), 1 + splits.gradient.shape[1]
         point = np.zeros((k, n_parameters))
         point[:, 0] = logit(splits.share)
@@ -113,12 +119,8 @@ class Logistic:
         trial = point + direction
         active, weight = splits.has_both.astype(np.int64), splits.weight
         while active.any():
-            sums = rows.sum(
-                logistic_loss,
-                "node",
-                (active, trial),
-                [(k,), (k, n_parameters), (k, n_parameters, n_parameters)],
-            )
+            shapes = [(k,), (k, n_parameters), (k, n_parameters, n_parameters)]
+            sums = yield Sums(logistic_loss, "node", (active, trial), shapes, labels)
             newton_advance(active, step, point, direction, trial, *sums, 1 / self.C, weight, self.tol, self.max_iter)
         fitted = 0.5 / self.C * (point[:, 1:] ** 2).sum(axis=1) - step["value"]
         return NodeFits(self._all_slopes(point, rows, splits), np.where(splits.has_both, fitted, log_lik))

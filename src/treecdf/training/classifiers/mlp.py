@@ -15,7 +15,8 @@ from treecdf._kernels.lbfgs import LINE, MEMORY, lbfgs_advance
 from treecdf._kernels.losses import mlp_loss
 from treecdf._kernels.transform import NETWORK
 from treecdf.data.basis import Basis
-from treecdf.training.classifiers.protocol import SEARCH_WIDTH, NodeFits, Splits, share_log_lik
+from treecdf.training.classifiers.protocol import SEARCH_WIDTH, NodeFits, Passes, Splits, fit_together, share_log_lik
+from treecdf.training.sources.operations import Sums
 from treecdf.training.sources.rows import Rows
 
 
@@ -71,6 +72,10 @@ class MLP:
 
     def fit(self, rows: Rows, splits: Splits, rng: np.random.Generator) -> NodeFits:
         """Weights and biases theta (k, P), by L-BFGS from random weights around the share."""
+        return fit_together(rows, [self.passes(rows, splits, rng)])[0]
+
+    def passes(self, rows: Rows, splits: Splits, rng: np.random.Generator, labels: int = 0) -> Passes:
+        """As `fit`, where the rows have labels of this number."""
         point, penalty = self._start(rows.n_covariates, splits, rng)
         k, n_parameters = point.shape
         trial = point.copy()
@@ -80,7 +85,7 @@ class MLP:
         hidden = np.array(self.hidden)
         active, weight = splits.has_both.astype(np.int64), splits.weight
         while active.any():
-            sums = rows.sum(mlp_loss, "node", (active, trial, hidden), [(k,), (k, n_parameters)])
+            sums = yield Sums(mlp_loss, "node", (active, trial, hidden), [(k,), (k, n_parameters)], labels)
             lbfgs_advance(
                 active, line, point, gradient, direction, trial, steps, changes,
                 *sums, penalty, weight, self.tol, self.max_iter,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -11,6 +12,7 @@ from scipy.special import xlogy
 
 from treecdf._common.typing import Array, Bools, Ints
 from treecdf.data.basis import Basis
+from treecdf.training.sources.operations import Sums
 from treecdf.training.sources.rows import Rows
 
 SEARCH_WIDTH = 64  # most features of the score test, for classifiers whose own features are unknown
@@ -51,6 +53,8 @@ class Splits:
     # (p,) places of the features in the classifier's search basis, ascending; None if they are the whole basis. A wide
     # table's score test looks at some features only.
     features: Ints | None = None
+    # Whether other splits of the same nodes are fitted too. If not, nobody asks for the likelihood of this one.
+    has_rivals: bool = True
 
     @property
     def weight(self) -> Array:
@@ -90,7 +94,10 @@ class NodeFits:
     """Fitted classifiers of the nodes of a level."""
 
     theta: Theta  # (k, P)
-    log_lik: Array  # (k,) binary log-likelihood of the training rows
+    log_lik: Array  # (k,) binary log-likelihood of the training rows; NaN if it would take a pass and has no rivals
+
+
+Passes = Generator[Sums, list[Array], NodeFits]  # asks for sums over all rows, gets them, and returns what was fitted
 
 
 @runtime_checkable
@@ -115,3 +122,27 @@ class NodeClassifier(Protocol):
     def fit(self, rows: Rows, splits: Splits, rng: np.random.Generator) -> NodeFits:
         """Fitted classifiers of all k nodes of a level; the rows are labelled with their nodes and sides."""
         ...
+
+
+@runtime_checkable
+class FittedInPasses(Protocol):
+    """A node classifier that asks for its sums: those for several splits then come from the same passes."""
+
+    def passes(self, rows: Rows, splits: Splits, rng: np.random.Generator, labels: int = 0) -> Passes:
+        """As `fit`, where the rows have labels of this number."""
+        ...
+
+
+def fit_together(rows: Rows, fits: Sequence[Passes]) -> list[NodeFits]:
+    """What each returns; every pass has the sums for all that are not ready yet."""
+    ready: dict[int, NodeFits] = {}
+    answers: dict[int, list[Array] | None] = dict.fromkeys(range(len(fits)))
+    while answers:
+        wanted: dict[int, Sums] = {}
+        for k, sums in answers.items():
+            try:
+                wanted[k] = next(fits[k]) if sums is None else fits[k].send(sums)
+            except StopIteration as end:
+                ready[k] = end.value
+        answers = dict(zip(wanted, rows.sum_together(list(wanted.values())), strict=True)) if wanted else {}
+    return [ready[k] for k in range(len(fits))]

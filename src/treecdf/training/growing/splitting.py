@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,17 +12,20 @@ from treecdf._common.typing import Array, Ints
 from treecdf._kernels.rows import search_sums
 from treecdf.data.basis import Basis
 from treecdf.training.classifiers.protocol import (
+    FittedInPasses,
     Moments,
     NodeClassifier,
     NodeFits,
     Splits,
     clipped_share,
+    fit_together,
     share_log_lik,
     uniform_log_lik,
 )
 from treecdf.training.growing.screening import screen
 from treecdf.training.sources.rows import Rows
 
+_MOST_TOGETHER = 4  # splits of a node that are fitted side by side: rows have so many labels at a time
 MIN_WIDTH = 2.0**-40  # narrower boxes leave no room for distinct float64 cuts
 
 
@@ -69,7 +73,7 @@ class Candidates:
         gradient = np.cumsum(total, axis=2)[:, :, :-1] - left[..., None] * moments.mean[:, None, None, :]
         return Candidates(cuts, fractions, left, right, gradient, balance, moments, features)
 
-    def pick(self, index: Ints) -> Splits:
+    def pick(self, index: Ints, has_rivals: bool = True) -> Splits:
         """The splits with index (k,), one for each node; candidates are counted axis by axis."""
         axis, cut = np.divmod(index, self.cuts.shape[2])
         node = np.arange(len(index))
@@ -83,6 +87,7 @@ class Candidates:
             gradient=self.gradient[node, axis, cut],
             moments=self.moments,
             features=self.features,
+            has_rivals=has_rivals,
         )
 
 
@@ -116,19 +121,15 @@ def fit_best(
     classifier: NodeClassifier,
     rng: np.random.Generator,
 ) -> tuple[Splits, NodeFits]:
-    """Fit the classifier for each of the choices (count, k) of a node; keep the best split and its classifier.
-
-    The rows are left arranged for the last choice.
-    """
+    """Fit the classifier for each of the choices (count, k) of a node; keep the best split and its classifier."""
+    if len(choices) == 1:
+        (fits,) = _fitted(candidates, choices, rows, classifier, rng)
+        return candidates.pick(choices[0]), fits
     best = choices[0].copy()
     objective, log_lik = np.full(len(best), -np.inf), np.full(len(best), -np.inf)
     theta: NDArray = np.empty(0)
     balance = candidates.balance.reshape(len(best), -1)
-    features = classifier.fit_basis(rows.n_covariates)
-    for index in choices:
-        splits = candidates.pick(index)
-        rows.arrange(splits.axis, splits.cut, features)
-        fits = classifier.fit(rows, splits, rng)
+    for index, fits in zip(choices, _fitted(candidates, choices, rows, classifier, rng), strict=True):
         reached = fits.log_lik + balance[np.arange(len(index)), index]
         if not len(theta):  # its type and width are known only now
             theta = fits.theta.copy()
@@ -136,3 +137,21 @@ def fit_best(
         objective[better], best[better] = reached[better], index[better]
         theta[better], log_lik[better] = fits.theta[better], fits.log_lik[better]
     return candidates.pick(best), NodeFits(theta, log_lik)
+
+
+def _fitted(
+    candidates: Candidates, choices: Ints, rows: Rows, classifier: NodeClassifier, rng: np.random.Generator
+) -> Iterator[NodeFits]:
+    """The classifiers of each of the choices (count, k); a few choices at a time share their passes if they can."""
+    basis = classifier.fit_basis(rows.n_covariates)
+    together = _MOST_TOGETHER if isinstance(classifier, FittedInPasses) else 1
+    for first in range(0, len(choices), together):
+        several = [candidates.pick(index, len(choices) > 1) for index in choices[first : first + together]]
+        for labels, splits in enumerate(several):
+            rows.arrange(splits.axis, splits.cut, basis, labels)
+        if isinstance(classifier, FittedInPasses):
+            yield from fit_together(
+                rows, [classifier.passes(rows, splits, rng, labels) for labels, splits in enumerate(several)]
+            )
+        else:
+            yield classifier.fit(rows, several[0], rng)

@@ -17,7 +17,8 @@ from distributed import Client, get_client
 from treecdf._common.typing import Ints, Units
 from treecdf.data.blocks import block_slices
 from treecdf.data.table import is_dask
-from treecdf.training.sources.dask_rows import DaskRows, assemble
+from treecdf.training.sources.dask_rows import DaskRows
+from treecdf.training.sources.dask_sites import assemble
 from treecdf.training.sources.pieces import Opened, Pick, Piece, PieceReader, Place, count_rows, joined, take_rows
 from treecdf.training.sources.rows import Source
 from treecdf.training.sources.spill import spilled

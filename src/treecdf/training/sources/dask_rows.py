@@ -6,27 +6,32 @@ that is lost with its worker is read again elsewhere, and they are repeated ther
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import importlib
-import io
 import pickle
 import time
-import traceback
 import uuid
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from collections.abc import Container, Iterable, Mapping, Sequence
 from functools import partial
-from itertools import chain, pairwise
-from typing import Any, TypeVar
+from itertools import pairwise
+from typing import TypeVar
 
-import numpy as np
 from dask.delayed import Delayed
-from distributed import Client, Future, Worker, get_worker
-from numba.core.dispatcher import Dispatcher
-from threadpoolctl import threadpool_limits
+from distributed import Client, Future
 
+from treecdf.training.sources.dask_messages import ask_workers, can_reach
+from treecdf.training.sources.dask_sites import (
+    Answer,
+    Branch,
+    Failure,
+    Question,
+    RemoteError,
+    Request,
+    answer,
+    ask_blocks,
+    build,
+    dumps,
+    forget,
+)
 from treecdf.training.sources.operations import (
     Apply,
     BlockOperation,
@@ -34,34 +39,20 @@ from treecdf.training.sources.operations import (
     Keep,
     Operation,
     Restore,
+    SeveralSums,
     ShardOperation,
     Span,
     Sums,
 )
-from treecdf.training.sources.pieces import Columns
 from treecdf.training.sources.rows import Local, PartialSums
-from treecdf.training.sources.shard import Block, Kernel
 
 _PATIENCE = 300  # seconds to wait for a worker when there is none
-_LOOK = 5  # seconds between looks whether a worker is still there
+_LOOK = 1.0  # seconds between looks whether a worker that builds a site is still there
+_BROKEN = 0.2  # seconds until a worker whose connection broke is asked again, and between looks for any worker
+_BRANCHES = 8  # workers that the driver asks at most, if sums come from more than twice as many
 _MOST_LOSSES = 10  # times that the rows of one site may be lost in one pass
 _UNSTABLE = f"Rows were lost {_MOST_LOSSES} times in one pass: the workers do not stay alive."
 R = TypeVar("R")
-Request = Callable[[Local], Sequence[R]]  # a `partial` of a function of this package, so that it can be pickled
-
-
-class RemoteError(Exception):
-    """The traceback of an error on a worker, as text: the cause of the error that the driver raises."""
-
-    def __init__(self, address: str, text: str) -> None:
-        super().__init__(address, text)
-
-    def __str__(self) -> str:
-        address, text = self.args
-        return f"on worker {address}\n\n{text}"
-
-
-# On the driver
 
 
 class Journal:
@@ -97,7 +88,7 @@ def _repeat(operation: Operation) -> Request[object]:
         case BlockSums():
             return partial(Local.sum_blocks, before=(), last=operation)
         case BlockOperation():
-            return partial(_ask_blocks, operation=operation)
+            return partial(ask_blocks, operation=operation)
     raise TypeError(f"Expected an operation on shards or blocks; got {type(operation).__name__}.")
 
 
@@ -109,7 +100,6 @@ class DaskRows:
         self._client, self._tables, self._firsts = client, tables, firsts
         self._key = uuid.uuid4().hex
         self._journal, self._clock = Journal(), 0
-        self._workers, self._looked = set[str](), -np.inf
         workers = list(client.nthreads()) or self._wait_for_workers()
         self._sites = divide(len(tables), len(workers))
         self._homes = workers[: len(self._sites)]
@@ -119,6 +109,7 @@ class DaskRows:
         built = [self._build(k, [tables[b] for b in blocks]) for k, blocks in enumerate(self._sites)]
         for k, future in enumerate(built):
             self._homes[k] = self._result(k, future) or self._rebuild(k)
+        self._direct = self._client.sync(can_reach, self._client, self._homes)
 
     def close(self) -> None:
         """Delete the rows on all workers; without a scheduler this is impossible and skipped."""
@@ -130,65 +121,75 @@ class DaskRows:
         """What the last operation returns for each shard, in order."""
         return self._ask(partial(Local.ask_shards, before=before, last=last), *before, last)
 
-    def sum_shards(self, before: Sequence[ShardOperation[None]], last: Sums) -> list[PartialSums]:
+    def sum_shards(self, before: Sequence[ShardOperation[None]], last: Sums | SeveralSums) -> list[PartialSums]:
         """Sums of what the last operation returns for each shard; few consecutive parts that cover all blocks."""
-        return self._ask(partial(Local.sum_shards, before=before, last=last), *before, last)
+        return _in_order(self._ask(partial(Local.sum_shards, before=before, last=last), *before, last))
 
     def sum_blocks(self, before: Sequence[ShardOperation[None]], last: BlockSums) -> list[PartialSums]:
         """As `sum_shards`, where the shards of a block add to the same arrays one after the other."""
-        return self._ask(partial(Local.sum_blocks, before=before, last=last), *before, last)
+        return _in_order(self._ask(partial(Local.sum_blocks, before=before, last=last), *before, last))
 
     def ask_blocks(self, operation: BlockOperation[R]) -> list[R]:
         """What an operation returns for each block, in order."""
-        return self._ask(partial(_ask_blocks, operation=operation), operation)
+        return self._ask(partial(ask_blocks, operation=operation), operation)
 
     def _ask(self, request: Request[R], *operations: Operation) -> list[R]:
         """The answers of all sites to a request that runs these operations, one list after the other."""
         begin, payload = time.perf_counter(), dumps(request)
-        answers, seconds = zip(*self._answers(payload), strict=True)
+        are_sums = isinstance(operations[-1], Sums | SeveralSums | BlockSums)
+        answers, n_sent = self._answers(payload, most_asked(len(self._sites)) if are_sums else len(self._sites))
         self._clock += 1
         for operation in operations:
             self._journal.note(operation)
-        size = len(payload) * len(answers), sum(map(len, answers))
-        _TRAFFIC[:] = np.add(_TRAFFIC, [1, *size, time.perf_counter() - begin, max(seconds), np.mean(seconds)])
-        return list(chain.from_iterable(map(pickle.loads, answers)))
+        down, up = len(payload) * n_sent, sum(len(one.payload) for one in answers)
+        seconds = [taken for one in answers for taken in one.seconds]
+        noted = 1, down, up, time.perf_counter() - begin, max(seconds), sum(seconds) / len(seconds)
+        _TRAFFIC[:] = [total + value for total, value in zip(_TRAFFIC, noted, strict=True)]
+        return [part for one in answers for part in pickle.loads(one.payload)]
 
-    def _answers(self, payload: bytes) -> list[tuple[bytes, float]]:
-        """Pickled answers of the sites to a pickled request, in order, each with the seconds it took.
+    def _answers(self, payload: bytes, most: int) -> tuple[list[Answer], int]:
+        """What all sites answer to a pickled request, in order, and to how many workers it was sent from here.
 
-        Sites that are lost are built again and asked again.
+        At most `most` workers are asked from here; they ask others and add up what these answer. Sites that are lost
+        are built again and asked again.
         """
-        found: dict[int, tuple[bytes, float]] = {}
+        question = Question(self._key, self._clock, payload, len(self._tables))
+        found: list[Answer] = []
+        wanted, broken, n_sent = set(range(len(self._sites))), set[str](), 0
         for _ in range(_MOST_LOSSES):
-            wanted = [k for k in range(len(self._sites)) if k not in found]
-            homes = [self._homes[k] for k in wanted]
-            # Not as tasks: those wait for their turn in the messages of client and scheduler.
-            args = (self._key, list(zip(homes, wanted, strict=True)), self._clock, payload)
-            replies = self._client.run(answer, *args, workers=self._alive(homes), on_error="ignore")
+            sites: dict[str, list[int]] = {}
+            for k in sorted(wanted):
+                sites.setdefault(self._homes[k], []).append(k)
+            messages = {to: (question, branch) for to, branch in branches(sites, most).items()}
+            replies = self._client.sync(ask_workers, self._client, answer, messages, self._direct)
+            n_sent += len(messages)
             for reply in replies.values():
                 if isinstance(reply, Failure):
                     raise reply.error from RemoteError(reply.address, reply.text)
-                found.update(reply)
-            if len(found) == len(self._sites):
-                return [found[k] for k in range(len(self._sites))]
-            for k in wanted:
-                if k not in found:
-                    self._homes[k] = self._rebuild(k)
+                found += reply
+                wanted.difference_update(*(one.sites for one in reply))
+            if not wanted:
+                return sorted(found, key=lambda one: one.sites[0]), n_sent
+            self._mend(wanted, replies, broken)
         raise RuntimeError(_UNSTABLE)
 
-    def _alive(self, homes: Sequence[str]) -> list[str]:
-        """Those of the addresses that still have a worker, checked now and then.
+    def _mend(self, wanted: Iterable[int], replies: Container[str], broken: set[str]) -> None:
+        """Build sites again that did not answer.
 
-        Only these are connected to, because an attempt to reach a lost worker takes half a minute.
+        If only the connection broke, for the first time in this pass (not in `broken`), the worker is asked again.
         """
-        if time.monotonic() - self._looked > _LOOK:
-            self._workers, self._looked = set(self._client.nthreads()), time.monotonic()
-        return list(self._workers.intersection(homes))
+        there = self._client.nthreads()
+        once_more = {home for home in there if home not in replies and home not in broken}
+        for k in wanted:
+            if self._homes[k] not in once_more:
+                self._homes[k] = self._rebuild(k)
+        broken |= once_more
+        time.sleep(_BROKEN)
 
     def _rebuild(self, k: int) -> str:
         """Read the rows of a site again, on the least busy worker; return its address."""
         for _ in range(_MOST_LOSSES):
-            workers, self._looked = list(self._client.nthreads()) or self._wait_for_workers(), -np.inf
+            workers = self._wait_for_workers()
             self._homes[k] = min(workers, key=self._homes.count)
             tables = self._client.compute([self._tables[b] for b in self._sites[k]])
             address = self._result(k, self._build(k, tables))
@@ -201,10 +202,10 @@ class DaskRows:
         firsts = [self._firsts[b] for b in self._sites[k]]
         place = (self._sites[k].start, len(self._tables))
         args = (self._key, k, self._clock, tables, firsts, place, dumps(self._journal.requests()))
-        return self._client.submit(build, *args, workers=[self._homes[k]], allow_other_workers=True, pure=False)
+        return self._client.submit(build, *args, workers=[self._homes[k]], pure=False)
 
     def _result(self, k: int, future: Future) -> str | None:
-        """The address where site k was built; None if the worker is gone and no other took over the task."""
+        """The address where site k was built; None if the worker is gone."""
         while True:
             try:
                 return str(future.result(timeout=_LOOK))
@@ -213,9 +214,16 @@ class DaskRows:
                     return None
 
     def _wait_for_workers(self) -> list[str]:
-        """Addresses of the workers, as soon as there is one."""
-        self._client.wait_for_workers(1, timeout=_PATIENCE)
-        return list(self._client.nthreads())
+        """Addresses of the workers, as soon as there is one.
+
+        `Client.wait_for_workers` may miss one that a nanny has started again.
+        """
+        end = time.monotonic() + _PATIENCE
+        while not (workers := list(self._client.nthreads())):
+            if time.monotonic() > end:
+                raise TimeoutError(f"There was no worker for {_PATIENCE} seconds.")
+            time.sleep(_BROKEN)
+        return workers
 
 
 def divide(n_blocks: int, n_workers: int) -> list[range]:
@@ -225,137 +233,34 @@ def divide(n_blocks: int, n_workers: int) -> list[range]:
     return [range(a, b) for a, b in pairwise(cuts)]
 
 
+def _in_order(parts: list[PartialSums]) -> list[PartialSums]:
+    """Parts by their first block: those of workers that were asked twice come late."""
+    return sorted(parts, key=lambda part: part[0].start)
+
+
+def most_asked(n_sites: int) -> int:
+    """How many workers the driver asks for sums."""
+    return _BRANCHES if n_sites > 2 * _BRANCHES else n_sites
+
+
+def branches(sites: Mapping[str, Sequence[int]], most: int) -> dict[str, Branch]:
+    """Whom to ask for the sites of workers, by address: at most so many of them, which ask the others for their parts.
+
+    Workers with consecutive sites are in one branch, so that halves of all blocks meet early.
+    """
+    homes = list(sites)
+    if len(homes) <= most:
+        return {home: (sites[home], {}) for home in homes}
+    found: dict[str, Branch] = {}
+    for part in divide(len(homes), most):
+        first, *others = (homes[i] for i in part)
+        found[first] = sites[first], branches({home: sites[home] for home in others}, most)
+    return found
+
+
 _TRAFFIC = [0.0] * 6  # the sums that `traffic` returns
 
 
 def traffic() -> tuple[float, ...]:
     """Passes so far, bytes sent to workers and received, seconds of the passes, of the slowest site and of the mean."""
     return tuple(_TRAFFIC)
-
-
-class _Pickler(pickle.Pickler):
-    """Pickles kernels by name; numba would send their code and compile it again."""
-
-    def reducer_override(self, part: object) -> Any:  # a tuple, or NotImplemented as pickle wants it
-        if isinstance(part, Dispatcher):
-            return _kernel, (part.py_func.__module__, part.py_func.__name__)
-        return NotImplemented
-
-
-def dumps(part: object) -> bytes:
-    """Bytes that `pickle.loads` turns back into the object, with kernels by name."""
-    buffer = io.BytesIO()
-    _Pickler(buffer, protocol=5).dump(part)
-    return buffer.getvalue()
-
-
-def _kernel(module: str, name: str) -> Kernel:
-    """The kernel of a module with this name."""
-    kernel: Kernel = getattr(importlib.import_module(module), name)
-    return kernel
-
-
-# On a worker
-
-
-class Site:
-    """Consecutive blocks on a worker.
-
-    place: the number of the first of them, and of all blocks; clock: the number of requests answered so far.
-    """
-
-    def __init__(self, tables: Sequence[Columns], firsts: Sequence[int], place: tuple[int, int], clock: int) -> None:
-        n_threads = get_worker().state.nthreads
-        pool = ThreadPoolExecutor(n_threads) if n_threads > 1 else None
-        blocks = [Block(*table, first) for table, first in zip(tables, firsts, strict=True)]
-        self._local, self._clock, self._last = Local(blocks, pool, *place), clock, b""
-
-    def perform(self, request: Request[object]) -> Sequence[object]:
-        """What a request returns for the blocks of this site."""
-        return request(self._local)
-
-    def answer(self, clock: int, payload: bytes) -> bytes | None:
-        """The pickled answer to request number `clock`, performed once; None if it is neither the next nor the last."""
-        if clock == self._clock:
-            self._last = dumps(self.perform(pickle.loads(payload)))
-            self._clock += 1
-        return self._last if clock == self._clock - 1 else None
-
-
-_SITES: dict[tuple[str, int], Site] = {}
-
-
-def build(
-    key: str,
-    number: int,
-    clock: int,
-    tables: Sequence[Columns],
-    firsts: Sequence[int],
-    place: tuple[int, int],
-    history: bytes,
-) -> str:
-    """Make a site of tables and bring it up to date; return the address of the worker."""
-    site = Site(tables, firsts, place, clock)
-    for request in pickle.loads(history):
-        site.perform(request)
-    _SITES[key, number] = site
-    return str(get_worker().address)
-
-
-@dataclass(frozen=True)
-class Failure:
-    """An error on a worker, and its traceback as text: pickle drops the tracebacks of exceptions."""
-
-    address: str
-    error: Exception
-    text: str
-
-    @staticmethod
-    def of(address: str, error: Exception) -> Failure:
-        """The failure to send for an error; one that cannot be pickled is replaced by its text."""
-        text = "".join(traceback.format_exception(error))
-        try:
-            pickle.loads(pickle.dumps(error))
-        except Exception:
-            error = RuntimeError(f"{type(error).__name__}: {error}")
-        return Failure(address, error, text)
-
-
-async def answer(
-    key: str, wanted: Sequence[tuple[str, int]], clock: int, payload: bytes, dask_worker: Worker
-) -> dict[int, tuple[bytes, float]] | Failure:
-    """The answers of the wanted sites of this worker that are here and up to date, or what went wrong."""
-
-    def work() -> dict[int, tuple[bytes, float]]:
-        answers = {}
-        for home, k in wanted:
-            begin = time.perf_counter()
-            if home == dask_worker.address and (key, k) in _SITES:
-                found = _SITES[key, k].answer(clock, payload)
-                if found is not None:
-                    answers[k] = found, time.perf_counter() - begin
-        return answers
-
-    try:
-        return await asyncio.get_running_loop().run_in_executor(dask_worker.executors["default"], work)
-    except Exception as error:
-        return Failure.of(dask_worker.address, error)
-
-
-def _ask_blocks(local: Local, operation: BlockOperation[R]) -> list[R]:
-    """As `Local.ask_blocks`, with one thread of linear algebra: sums then have the same bits on all machines."""
-    with threadpool_limits(1, user_api="blas"):
-        return local.ask_blocks(operation)
-
-
-def forget(key: str) -> None:
-    """Delete the sites of a fit on this worker."""
-    for name in [name for name in _SITES if name[0] == key]:
-        del _SITES[name]
-
-
-def assemble(parts: Sequence[Columns], slices: Sequence[slice]) -> Columns:
-    """The table of a block from rows of the pieces it lies in."""
-    cut = [[column[s] for column in part] for part, s in zip(parts, slices, strict=True)]
-    x, y, weight = (np.concatenate(columns) for columns in zip(*cut, strict=True))
-    return np.ascontiguousarray(x), np.ascontiguousarray(y), weight

@@ -69,16 +69,20 @@ class BeginTree(ShardOperation[float]):
 
 @dataclass(frozen=True, slots=True)
 class Arrange(ShardOperation[None]):
-    """Label the rows left or right of their nodes' cuts (k,) on axes (k,), with the features of a basis."""
+    """Label the rows left or right of their nodes' cuts (k,) on axes (k,), with the features of a basis.
+
+    Rows may have several labels at a time, by different cuts; `labels` is the number of these.
+    """
 
     lasts = Span.LEVEL
     axis: Ints
     cut: Array
     basis: Basis
+    labels: int = 0
 
     def run(self, shard: Shard) -> None:
         """Label the rows of a shard."""
-        shard.arrange(self.axis, self.cut, self.basis)
+        shard.arrange(self.axis, self.cut, self.basis, self.labels)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,27 +114,39 @@ class Encode(ShardOperation[None]):
 
 @dataclass(frozen=True, slots=True)
 class Sums(ShardOperation[list[Array]]):
-    """Run a kernel on a view of the rows and return its sums, one array for each of `shapes`."""
+    """Run a kernel on a view of the rows, with some of their labels; its sums, one array for each of `shapes`."""
 
     kernel: Kernel
     view: View
     args: tuple[object, ...]
     shapes: Shapes
+    labels: int = 0
 
     def run(self, shard: Shard) -> list[Array]:
         """The sums over a shard."""
-        return shard.sums(self.kernel, self.view, self.args, self.shapes)
+        return shard.sums(self.kernel, self.view, self.args, self.shapes, self.labels)
 
 
 @dataclass(frozen=True, slots=True)
-class Column(ShardOperation[tuple[Array, Array]]):
-    """Values (m,) of covariate j and weights (m,), of about one row in `step`."""
+class SeveralSums(ShardOperation[list[Array]]):
+    """Several sums in one visit of the rows, one after the other in the result."""
+
+    parts: tuple[Sums, ...]
+
+    def run(self, shard: Shard) -> list[Array]:
+        """The sums over a shard."""
+        return [total for part in self.parts for total in part.run(shard)]
+
+
+@dataclass(frozen=True, slots=True)
+class Column(ShardOperation[Array]):
+    """Values (m,) of covariate j of about one row in `step`; the weights (m,) of these rows if j is -1."""
 
     j: int
     step: int
 
-    def run(self, shard: Shard) -> tuple[Array, Array]:
-        """The values and weights of a shard."""
+    def run(self, shard: Shard) -> Array:
+        """The values of a shard."""
         return shard.column(self.j, self.step)
 
 

@@ -22,7 +22,7 @@ from treecdf.data.binning import Bins
 from treecdf.data.blocks import block_slices, sum_over_blocks
 from treecdf.data.scaling import Standardizer
 from treecdf.training.sources import operations as ops
-from treecdf.training.sources.operations import BlockOperation, BlockSums, ShardOperation, Sums
+from treecdf.training.sources.operations import BlockOperation, BlockSums, SeveralSums, ShardOperation, Sums
 from treecdf.training.sources.shard import Block, ForwardMap, GeneratorState, Kernel, LocatedBlock, Shapes, Shard
 
 SHARD_ROWS = 16_384  # rows of a shard: few enough for the processor's cache, many enough to hide the cost of a call
@@ -43,7 +43,7 @@ class Source(Protocol):
         """What the last operation returns for each shard, in order."""
         ...
 
-    def sum_shards(self, before: Sequence[ShardOperation[None]], last: Sums) -> list[PartialSums]:
+    def sum_shards(self, before: Sequence[ShardOperation[None]], last: Sums | SeveralSums) -> list[PartialSums]:
         """Sums of what the last operation returns for each shard; few consecutive parts that cover all blocks."""
         ...
 
@@ -73,7 +73,7 @@ class Local:
         """What the last operation returns for each shard, in order."""
         return list(self._map_shards(_one_after_the_other(before, last)))
 
-    def sum_shards(self, before: Sequence[ShardOperation[None]], last: Sums) -> list[PartialSums]:
+    def sum_shards(self, before: Sequence[ShardOperation[None]], last: Sums | SeveralSums) -> list[PartialSums]:
         """Sums of what the last operation returns for each shard; few consecutive parts that cover all blocks."""
         task = _one_after_the_other(before, last)
         if self._only_shard is not None:
@@ -148,7 +148,11 @@ def add_halves(parts: Iterable[PartialSums], n_blocks: int) -> list[PartialSums]
     found: list[PartialSums] = []
     for part in parts:
         found.append(part)
-        while len(found) > 1 and _are_halves(found[-2][0], found[-1][0], n_blocks):
+        while (
+            len(found) > 1
+            and found[-2][0].stop == found[-1][0].start
+            and _are_halves(found[-2][0], found[-1][0], n_blocks)
+        ):
             (left, sums), (right, others) = found[-2:]
             found[-2:] = [(range(left.start, right.stop), add_up(iter([sums, others])))]
     return found
@@ -168,7 +172,7 @@ def _are_halves(left: range, right: range, n_blocks: int) -> bool:
     while True:
         middle = (low + high + 1) // 2
         if (low, high) == (left.start, right.stop):
-            return left.stop == middle
+            return left.stop == right.start == middle
         if right.stop <= middle:
             high = middle
         elif left.start >= middle:
@@ -210,6 +214,7 @@ class Rows:
     def _begin(self, source: Source, shape: tuple[int, int, int], weight: float) -> None:
         self._source, self.weight = source, weight
         self.n_rows, self.n_covariates, self.n_outcomes = shape
+        self.are_many = len(block_slices(self.n_rows)) > 1  # than fit into one block
         self._waiting: list[ShardOperation[None]] = []
         self._bins: dict[int, Bins] = {}
         self._encoded = 0
@@ -219,13 +224,13 @@ class Rows:
         state = _reserve(rng, self.n_rows) if subsample < 1.0 else None
         return sum(self._ask(ops.BeginTree(subsample, state)))
 
-    def arrange(self, axis: Ints, cut: Array, basis: Basis | None = None) -> None:
+    def arrange(self, axis: Ints, cut: Array, basis: Basis | None = None, labels: int = 0) -> None:
         """Label every row of the level left or right of its node's cut; give it the features of a basis.
 
-        Without a basis the features are the covariates.
+        Without a basis the features are the covariates. Labels of other numbers stay.
         """
         basis = Basis.linear(self.n_covariates) if basis is None else basis
-        self._waiting.append(ops.Arrange(axis, cut, basis))
+        self._waiting.append(ops.Arrange(axis, cut, basis, labels))
 
     def descend(self, axis: Ints, cut: Array, child: Ints, n_next: int) -> None:
         """Send every row to its node of the next level; child (k, 2) says which, -1 for a leaf."""
@@ -236,6 +241,12 @@ class Rows:
     ) -> list[Array]:
         """Run a kernel on every shard and add up its outputs: one array for each of `shapes`."""
         return sum_of_all(self._source.sum_shards(self._take_waiting(), Sums(kernel, view, args, shapes)))
+
+    def sum_together(self, requests: Sequence[Sums]) -> list[list[Array]]:
+        """The sums of each request, in one pass for all."""
+        last = requests[0] if len(requests) == 1 else SeveralSums(tuple(requests))
+        sums = iter(sum_of_all(self._source.sum_shards(self._take_waiting(), last)))
+        return [[next(sums) for _ in request.shapes] for request in requests]
 
     def add(self, kernel: Kernel, args: tuple[object, ...], shapes: Shapes) -> list[Array]:
         """Run a kernel of x-trees as `sum` does.
@@ -248,8 +259,9 @@ class Rows:
         """At most n_bins bins of each covariate, found once; `add` then sees the covariates in them."""
         if n_bins not in self._bins:
             step = -(-self.n_rows // SAMPLE_ROWS)
-            columns = (self._ask(ops.Column(j, step)) for j in range(self.n_covariates))
-            self._bins[n_bins] = Bins.fit((_joined(parts) for parts in columns), n_bins)
+            weight = np.concatenate(self._ask(ops.Column(-1, step)))
+            columns = (np.concatenate(self._ask(ops.Column(j, step))) for j in range(self.n_covariates))
+            self._bins[n_bins] = Bins.fit(((values, weight) for values in columns), n_bins)
         if n_bins != self._encoded:
             self._waiting.append(ops.Encode(self._bins[n_bins]))
             self._encoded = n_bins
@@ -285,12 +297,6 @@ class Rows:
         """The waiting operations, which are then no longer waiting."""
         waiting, self._waiting = self._waiting, []
         return waiting
-
-
-def _joined(parts: Sequence[tuple[Array, Array]]) -> tuple[Array, Array]:
-    """Values and weights of all shards, from those of each."""
-    values, weights = zip(*parts, strict=True)
-    return np.concatenate(values), np.concatenate(weights)
 
 
 def _reserve(rng: np.random.Generator, n: int) -> GeneratorState:

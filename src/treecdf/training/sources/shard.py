@@ -70,9 +70,11 @@ class Shard:
         self._kept, self._kept_at, self._at = (self.u, self.log_density), 0, 0
         self._order: Ints = np.empty(0, np.int64)
         self._start: Ints = np.zeros(1, np.int64)
-        self._split: tuple[Ints, Array, Basis] | None = None
-        self._sorted: tuple[Array, Array, Array] | None = None
-        self._is_sorted = self._is_labelled = False
+        self._basis: Basis | None = None
+        self._splits: dict[int, tuple[Ints, Array]] = {}  # by the number of the labels
+        self._sorted: tuple[Array, Array] | None = None  # features and weights in node order
+        self._labels: dict[int, Array] = {}  # in node order
+        self._is_sorted, self._labelled = False, set[int]()
         self._trees: tuple[NDArray[np.generic], ...] = ()
 
     def begin_tree(self, subsample: float, state: GeneratorState | None) -> float:
@@ -89,11 +91,15 @@ class Shard:
         self._sort(chosen, np.array([0, len(chosen)]))
         return float(self.weight[chosen].sum())
 
-    def arrange(self, axis: Ints, cut: Array, basis: Basis) -> None:
-        """Label the rows left or right of their nodes' cuts, with the features of a basis; done when first needed."""
-        if self._split is not None and not basis.has_features_of(self._split[2]):
-            self._sorted, self._is_sorted = None, False
-        self._split, self._is_labelled = (axis, cut, basis), False
+    def arrange(self, axis: Ints, cut: Array, basis: Basis, labels: int = 0) -> None:
+        """Label the rows left or right of their nodes' cuts, with the features of a basis; done when first needed.
+
+        Labels of other numbers stay as they are.
+        """
+        if self._basis is not None and not basis.has_features_of(self._basis):
+            self._drop_sorted()
+        self._basis, self._splits[labels] = basis, (axis, cut)
+        self._labelled.discard(labels)
 
     def descend(self, axis: Ints, cut: Array, child: Ints, n_next: int) -> None:
         """Sort the rows into the nodes of the next level; child (k, 2) says which, -1 for a leaf."""
@@ -103,7 +109,8 @@ class Shard:
 
     def _sort(self, order: Ints, start: Ints) -> None:
         self._order, self._start = self._put("order", order), start
-        self._is_sorted = self._is_labelled = False
+        self._is_sorted = False
+        self._labelled.clear()
 
     def encode(self, bins: Bins) -> None:
         """Put the covariates into bins, for passes of x-trees."""
@@ -112,24 +119,28 @@ class Shard:
             state, place = self._put("state", state), self._put("place", place)
         self._trees = self._put("codes", bins.codes(self.x)), state, place
 
-    def sums(self, kernel: Kernel, view: View, args: tuple[object, ...], shapes: Shapes) -> list[Array]:
+    def sums(
+        self, kernel: Kernel, view: View, args: tuple[object, ...], shapes: Shapes, labels: int = 0
+    ) -> list[Array]:
         """The sums over the rows that a kernel computes, one array for each of `shapes`."""
         outputs = [np.zeros(shape) for shape in shapes]
-        self.add_to(outputs, kernel, view, args)
+        self.add_to(outputs, kernel, view, args, labels)
         return outputs
 
-    def add_to(self, sums: Sequence[Array], kernel: Kernel, view: View, args: tuple[object, ...]) -> None:
+    def add_to(
+        self, sums: Sequence[Array], kernel: Kernel, view: View, args: tuple[object, ...], labels: int = 0
+    ) -> None:
         """Run a kernel that adds what the rows contribute to the sums."""
-        kernel(*self._arrays(view), *args, *sums)
+        kernel(*self._arrays(view, labels), *args, *sums)
 
-    def column(self, j: int, step: int) -> tuple[Array, Array]:
-        """Values (m,) of covariate j and weights (m,), of about one row in `step`."""
+    def column(self, j: int, step: int) -> Array:
+        """Values (m,) of covariate j of about one row in `step`; the weights (m,) of these rows if j is -1."""
         chosen = one_in(step, self._first, len(self.x))
-        return self.x[chosen, j], self.weight[chosen]
+        return self.weight[chosen] if j == -1 else self.x[chosen, j]
 
     def node_rows(self, node: int) -> tuple[Array, Array, Array]:
         """Features (m, p), labels (m,) and weights (m,) of the arranged rows of a node."""
-        sorted_x, weight, left = self._in_order()
+        sorted_x, weight, left = self._in_order(0)
         here = slice(self._start[node], self._start[node + 1])
         return sorted_x[:, here].T, left[here], weight[here]
 
@@ -151,14 +162,20 @@ class Shard:
 
     def drop_work_arrays(self) -> None:
         """Free the features in node order if those of all shards need too much memory; they are computed again."""
-        if self._sorted is not None and self._exceeds_budget(8 * (len(self._sorted[0]) + 2)):
-            self._sorted, self._is_sorted, self._is_labelled = None, False, False
+        if self._sorted is not None and self._exceeds_budget(8 * (len(self._sorted[0]) + 1 + len(self._labels))):
+            self._drop_sorted()
+
+    def _drop_sorted(self) -> None:
+        """Free the features, weights and labels in node order."""
+        self._sorted, self._is_sorted = None, False
+        self._labels.clear()
+        self._labelled.clear()
 
     def _exceeds_budget(self, row_bytes: int) -> bool:
         """Whether row_bytes for each row of this shard and of all before it are more than may stay in memory."""
         return row_bytes * (self._first + len(self.x)) > _MOST_BYTES
 
-    def _arrays(self, view: View) -> tuple[NDArray[np.generic], ...]:
+    def _arrays(self, view: View, labels: int) -> tuple[NDArray[np.generic], ...]:
         """The leading arguments of a kernel.
 
         "level": all rows and which are in which node; "node": features, weights and labels of the arranged rows, in
@@ -169,21 +186,24 @@ class Shard:
         if view == "trees":
             codes, state, place = self._trees
             return codes, self.u, self.weight, self._order, self._start, state, place
-        return *self._in_order(), self._start
+        return *self._in_order(labels), self._start
 
-    def _in_order(self) -> tuple[Array, Array, Array]:
-        """Features (p, m), weights (m,) and labels (m,) of the rows in node order."""
-        assert self._split is not None
-        axis, cut, basis = self._split
+    def _in_order(self, labels: int) -> tuple[Array, Array, Array]:
+        """Features (p, m), weights (m,) and some of the labels (m,) of the rows in node order."""
+        assert self._basis is not None
         if self._sorted is None:
-            self._sorted = np.empty((len(basis), len(self.x))), np.empty(len(self.x)), np.empty(len(self.x))
-        sorted_x, weight, left = self._sorted
+            self._sorted = np.empty((len(self._basis), len(self.x))), np.empty(len(self.x))
+        sorted_x, weight = self._sorted
         if not self._is_sorted:
-            arrange(self.x, self._order, self._start, *basis.arrays, sorted_x)
-        if not self._is_labelled:
-            label(self.u, self.weight, self._order, self._start, axis, cut, weight, left)
-        self._is_sorted = self._is_labelled = True
-        return self._sorted
+            arrange(self.x, self._order, self._start, *self._basis.arrays, sorted_x)
+            self._is_sorted = True
+        if labels not in self._labels:
+            self._labels[labels] = np.empty(len(self.x))
+        left = self._labels[labels]
+        if labels not in self._labelled:
+            label(self.u, self.weight, self._order, self._start, *self._splits[labels], weight, left)
+            self._labelled.add(labels)
+        return sorted_x, weight, left
 
     def _put(self, name: str, values: NDArray[D]) -> NDArray[D]:
         """The values, as they are or read from the store if there is one."""
