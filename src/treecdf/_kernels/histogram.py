@@ -16,6 +16,7 @@ _N_LOOKED_AT = 32  # rows that are looked at before a column is counted
 _MAY_BE_NEARLY_ALL = 0.6  # share of these in one bin from which on it is
 _PAIR = 2  # numbers of a bin if weights are the Hessians of a single output: gradient and weight
 _LANES = 4  # other bins have a multiple of so many numbers, which suits vector units
+_TILE_VALUES = 2**14  # numbers of rows that are added to all columns before the next ones (128 kB)
 _SURELY = 1 - 1e-9  # times a weight: less than it whatever the rounding
 
 
@@ -30,10 +31,10 @@ def grow(codes, rows, gradient, hessian, weight, columns, n_bins, min_rows, ridg
     depth = np.int64(0)
     while 1 << depth < len(leaf):
         depth += 1
-    values, size = _values_of_rows(rows, gradient, hessian, weight, codes.shape[1])
+    values, size, heaviest = _values_of_rows(rows, gradient, hessian, weight, codes.shape[1])
     look = _look_at_columns(codes, rows, columns, n_bins)
     begin, n_outputs = look[0], gradient.shape[1]
-    order, room = rows.copy(), (np.empty(len(rows), np.int64), np.empty(len(rows) * size))
+    order, room = rows.copy(), (np.empty(len(rows), np.int64), np.empty(max(_TILE_VALUES // size, 1) * size))
     sums, totals = np.empty((depth, begin[-1] * size)), np.empty((depth, size))
     limits, score = (n_bins, min_rows, ridge), np.empty(n_bins + 1)
     _plant(column, cut, missing_left, leaf, ridge)
@@ -41,7 +42,6 @@ def grow(codes, rows, gradient, hessian, weight, columns, n_bins, min_rows, ridg
     nodes[0] = 0
     nodes[0, 3] = len(rows)
     _fill_sums(codes, order, values, size, columns, look, room[1], sums[0], totals[0])
-    heaviest = weight.max() if len(weight) else 0.0
     while n > 0:
         n -= 1
         level, k, first, last, slot = nodes[n]
@@ -81,7 +81,7 @@ def _plant(column, cut, missing_left, leaf, ridge):
 
 @ordered_kernel
 def _values_of_rows(rows, gradient, hessian, weight, n):
-    """What rows (m,) add to a bin: numbers of each row of the table (n, size, flat), and how many.
+    """What rows (m,) add to a bin: numbers of each row of the table (n, size, flat), how many, and the largest weight.
 
     Gradients and Hessians output by output, weights, and zeros up to a multiple of lanes; or gradients and weights.
     """
@@ -92,15 +92,15 @@ def _values_of_rows(rows, gradient, hessian, weight, n):
             break
         is_pair = hessian[r, 0] == weight[r]
     size = _PAIR if is_pair else (2 * n_outputs + _LANES) // _LANES * _LANES
-    values = np.empty(n * size)
+    values, heaviest = np.empty(n * size), 0.0
     for r in range(len(rows)):
-        at = rows[r] * size
+        at, heaviest = rows[r] * size, max(heaviest, weight[r])
         for o in range(n_outputs):
             values[at + 2 * o] = gradient[r, o]
             values[at + 2 * o + 1] = hessian[r, o]
         for s in range(2 * n_outputs, size):
             values[at + s] = weight[r] if s == 2 * n_outputs else 0.0
-    return values, size
+    return values, size, heaviest
 
 
 @ordered_kernel
@@ -112,38 +112,40 @@ def _look_at_columns(codes, rows, columns, n_bins):
     without. start (n + 1,), rare: the bins that row i of the table has in the other columns and that are not common
     are rare[start[i]:start[i + 1]], counted from the first bin of all.
     """
-    n_columns = len(columns)
+    n_columns, most = len(columns), np.int64((1 - _NEARLY_ALL) * len(rows))
     common, begin = np.empty(n_columns, np.int64), np.zeros(n_columns + 1, np.int64)
     full, n_full = np.empty(n_columns, np.int64), 0
+    others = np.empty((n_columns, most + 1), np.int64)  # rows outside of the common bin; mostly it is never touched
+    n_others = np.zeros(n_columns, np.int64)
+    start = np.zeros(codes.shape[1] + 2, np.int64)  # one more, to count in
     for c in range(n_columns):
         bins = codes[columns[c]]
-        begin[c + 1] = begin[c] + min(_largest(bins, rows, n_bins), n_bins) + 1
         common[c] = _majority(bins, rows)
-        if common[c] < 0:
-            full[n_full] = c
-            n_full += 1
-    start = np.zeros(codes.shape[1] + 2 if n_full < n_columns else 1, np.int64)  # one more, to count in
-    for c in range(n_columns):
         if common[c] >= 0:
-            bins = codes[columns[c]]
-            for i in rows:
-                start[i + 2] += bins[i] != common[c]
+            n_others[c] = _fill_others(bins, rows, common[c], others[c])
+        if common[c] < 0 or n_others[c] > most:
+            common[c], n_others[c], full[n_full] = -1, 0, c
+            n_full += 1
+        few = others[c, : n_others[c]]
+        largest = max(_largest(bins, rows if common[c] < 0 else few, n_bins), common[c])
+        begin[c + 1] = begin[c] + min(largest, n_bins) + 1
+        for i in few:
+            start[i + 2] += 1
+    if n_full == n_columns:
+        return begin, common, full, start[:1], start[:0]
     for i in range(1, len(start)):
         start[i] += start[i - 1]
     rare = np.empty(start[-1], np.int64)
     for c in range(n_columns):
-        if common[c] >= 0:
-            bins = codes[columns[c]]
-            for i in rows:
-                if bins[i] != common[c]:
-                    rare[start[i + 1]] = begin[c] + np.int64(bins[i])
-                    start[i + 1] += 1
+        for i in others[c, : n_others[c]]:
+            rare[start[i + 1]] = begin[c] + np.int64(codes[columns[c], i])
+            start[i + 1] += 1
     return begin, common, full[:n_full], start, rare
 
 
 @ordered_kernel
 def _largest(bins, rows, n_bins):
-    """The largest bin among the rows."""
+    """The largest bin among the rows; it ends with the first that is n_bins."""
     largest = np.int64(0)
     for i in rows:
         largest = max(largest, np.int64(bins[np.uint64(i)]))
@@ -154,7 +156,7 @@ def _largest(bins, rows, n_bins):
 
 @ordered_kernel
 def _majority(bins, rows):
-    """The bin of nearly all rows, by a look at a few of them first; -1 if there is none."""
+    """The bin that may be that of nearly all rows, by a look at a few of them; -1 if none can be."""
     step = max(len(rows) // _N_LOOKED_AT, 1)
     most, lead = -1, 0  # the only bin that more than half of what was looked at can have
     for k in range(0, len(rows), step):
@@ -166,12 +168,19 @@ def _majority(bins, rows):
     for k in range(0, len(rows), step):
         found += bins[rows[k]] == most
         looked_at += 1
-    if found < _MAY_BE_NEARLY_ALL * looked_at:
-        return -1
-    n_rare = 0
+    return most if found >= _MAY_BE_NEARLY_ALL * looked_at else -1
+
+
+@ordered_kernel
+def _fill_others(bins, rows, common, others):
+    """Fill the rows that are not in the common bin, until `others` is full; returns how many."""
+    n, most = np.uint64(0), np.uint64(len(others))
     for i in rows:
-        n_rare += bins[i] != most
-    return most if n_rare <= (1 - _NEARLY_ALL) * len(rows) else -1
+        if n == most:
+            break
+        others[n] = i
+        n += np.uint64(bins[np.uint64(i)] != common)
+    return np.int64(n)
 
 
 @ordered_kernel
@@ -180,16 +189,19 @@ def _fill_sums(codes, rows, values, size, columns, look, own, sums, total):
     begin, common, full, start, rare = look
     for s in range(len(sums)):
         sums[s] = 0.0
-    for r in range(len(rows)):  # the rows' values one after the other, for all columns
-        _set_values(own, np.uint64(r * size), values, np.uint64(rows[r] * size), size)
-    if size == _PAIR:
-        _add_pairs(codes, rows, own, columns, begin, full, sums)
-    else:
-        _add_columns(codes, rows, own, size, columns, begin, full, sums)
-    if len(full) < len(columns):
-        for r in range(len(rows)):
-            for k in range(start[rows[r]], start[rows[r] + 1]):
-                _add_values(sums, np.uint64(rare[k] * size), own, np.uint64(r * size), size)
+    tile = len(own) // size
+    for at in range(0, len(rows), tile):
+        some = rows[at : at + tile]
+        for r in range(len(some)):  # the rows' values one after the other, for all columns
+            _set_values(own, np.uint64(r * size), values, np.uint64(some[r] * size), size)
+        if size == _PAIR:
+            _add_pairs(codes, some, own, columns, begin, full, sums)
+        else:
+            _add_columns(codes, some, own, size, columns, begin, full, sums)
+        if len(full) < len(columns):
+            for r in range(len(some)):
+                for k in range(start[some[r]], start[some[r] + 1]):
+                    _add_values(sums, np.uint64(rare[k] * size), own, np.uint64(r * size), size)
     _fill_totals(rows, values, look, sums, total)
     for c in range(len(columns)):
         if common[c] >= 0:  # the common bin is what the others lack to the totals
@@ -253,7 +265,7 @@ def _fill_totals(rows, values, look, sums, total):
     begin, common, size = look[0], look[1], len(total)
     for s in range(size):
         total[s] = 0.0
-    if common[0] < 0:
+    if len(common) > 0 and common[0] < 0:
         for b in range(begin[1]):
             _add_values(total, np.uint64(0), sums, np.uint64(b * size), size)
     else:
