@@ -34,7 +34,10 @@ def grow(codes, rows, gradient, hessian, weight, columns, n_bins, min_rows, ridg
     values, size, heaviest = _values_of_rows(rows, gradient, hessian, weight, codes.shape[1])
     look = _look_at_columns(codes, rows, columns, n_bins)
     begin, n_outputs = look[0], gradient.shape[1]
-    order, room = rows.copy(), (np.empty(len(rows), np.int64), np.empty(max(_TILE_VALUES // size, 1) * size))
+    order, room = (
+        rows.astype(np.uint32),
+        (np.empty(len(rows), np.uint32), np.empty(max(_TILE_VALUES // size, 1) * size)),
+    )
     sums, totals = np.empty((depth, begin[-1] * size)), np.empty((depth, size))
     limits, score = (n_bins, min_rows, ridge), np.empty(n_bins + 1)
     _plant(column, cut, missing_left, leaf, ridge)
