@@ -45,7 +45,7 @@ def _lightgbm(x: np.ndarray, y: np.ndarray) -> Callable[[], object]:
 
 
 def _ours(x: np.ndarray, y: np.ndarray, n_outputs: int) -> Callable[[], None]:
-    """Squared error of several outputs that are y and its multiples; with more than one Hessians are not the weights."""
+    """Squared error of outputs that are y and its multiples."""
     from treecdf._kernels.binned_trees import add_trees
     from treecdf._kernels.histogram import grow
     from treecdf.bases.learners.boosting import packed_nodes

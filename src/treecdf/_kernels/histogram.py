@@ -34,27 +34,23 @@ def grow(codes, rows, gradient, hessian, weight, columns, n_bins, min_rows, ridg
     values, size, heaviest = _values_of_rows(rows, gradient, hessian, weight, codes.shape[1])
     look = _look_at_columns(codes, rows, columns, n_bins)
     begin, n_outputs = look[0], gradient.shape[1]
-    order, room = (
-        rows.astype(np.uint32),
-        (np.empty(len(rows), np.uint32), np.empty(max(_TILE_VALUES // size, 1) * size)),
-    )
+    order, moved, room = rows.astype(np.uint32), np.empty(len(rows), np.uint32), _room(size)
     sums, totals = np.empty((depth, begin[-1] * size)), np.empty((depth, size))
     limits, score = (n_bins, min_rows, ridge), np.empty(n_bins + 1)
     _plant(column, cut, missing_left, leaf, ridge)
-    nodes, n = np.empty((depth + 1, 5), np.int64), 1  # that are still to come: level, place in it, rows, histogram
-    nodes[0] = 0
+    nodes, n = np.zeros((depth + 1, 5), np.int64), 1  # that are still to come: level, place in it, rows, histogram
     nodes[0, 3] = len(rows)
-    _fill_sums(codes, order, values, size, columns, look, room[1], sums[0], totals[0])
+    _fill_sums(codes, order, values, size, columns, look, room, sums[0], totals[0])
     while n > 0:
         n -= 1
-        level, k, first, last, slot = nodes[n]
+        level, k, first, last, slot = nodes[n, 0], nodes[n, 1], nodes[n, 2], nodes[n, 3], nodes[n, 4]
         c, b, side = best_of_columns(sums[slot], begin, size, n_outputs, limits, totals[slot], score)
         if c < 0:
             _fill_leaf(order[first:last], values, size, ridge, leaf[k << (depth - level)])
             continue
         at = (1 << level) - 1 + k
         column[at], cut[at], missing_left[at] = columns[c], b, side
-        middle = first + _move_rows(codes[columns[c]], b, side, order[first:last], room[0])
+        middle = first + _move_rows(codes[columns[c]], b, side, order[first:last], moved)
         level, k = level + 1, 2 * k
         n_light = min(middle - first, last - middle)
         if level == depth or (last - first - n_light) * heaviest < 2 * min_rows * _SURELY:
@@ -64,12 +60,24 @@ def grow(codes, rows, gradient, hessian, weight, columns, n_bins, min_rows, ridg
         left, right = (k, first, middle), (k + 1, middle, last)
         light, heavy = (left, right) if middle - first == n_light else (right, left)
         few = order[light[1] : light[2]]
-        _fill_sums(codes, few, values, size, columns, look, room[1], sums[level], totals[level])
+        _fill_sums(codes, few, values, size, columns, look, room, sums[level], totals[level])
         _take_away(sums[slot], sums[level])
         _fill_totals(order[heavy[1] : heavy[2]], values, look, sums[slot], totals[slot])
-        nodes[n] = level, heavy[0], heavy[1], heavy[2], slot
-        nodes[n + 1] = level, light[0], light[1], light[2], level
+        _push(nodes, n, level, heavy, slot)
+        _push(nodes, n + 1, level, light, level)
         n += 2
+
+
+@ordered_kernel
+def _room(size):
+    """Room for the values of a tile of rows."""
+    return np.empty(max(_TILE_VALUES // size, 1) * size)
+
+
+@ordered_kernel
+def _push(nodes, n, level, node, slot):
+    """Let a node be the n-th that is still to come."""
+    nodes[n, 0], nodes[n, 1], nodes[n, 2], nodes[n, 3], nodes[n, 4] = level, node[0], node[1], node[2], slot
 
 
 @ordered_kernel

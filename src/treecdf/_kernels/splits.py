@@ -87,8 +87,8 @@ def sums_of_children(sums, column, cut, missing_left):
 def _best_cut(flat, at, n_bins, layout, min_rows, ridge, total, to_beat, score):
     """Bin, below n_bins - 1, and side of the missing rows of the best cut of a column; its histogram is at flat[at].
 
-    The bin is -1 if no cut beats the score and the margin `to_beat`, where the best score is left. layout: the numbers of a
-    bin, the outputs, and where the weight is among the numbers. score: room for the cuts' scores.
+    The bin is -1 if no cut beats the score and the margin `to_beat`, where the best score is left. layout: how many
+    numbers a bin has, how many outputs, and where the weight is among the numbers. score: room for the cuts' scores.
     """
     size, n_outputs, where = layout
     best_cut, best_side = -1, 1
