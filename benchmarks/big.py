@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.histograms import DEPTH, N_BINS, rates_of_trees
 from benchmarks.machine import peak_memory_mib, provenance
 from benchmarks.rows import Run, Store, latest
 
@@ -19,12 +20,13 @@ N_COVARIATES = 10
 TREES = 50  # half of them logistic, half with boosted trees at the nodes
 RUNS = [
     Run("none", 0, "network", 0),
+    *(Run(str(n), 0, "histograms", 0) for n in (100_000, 1_000_000)),
     *(Run(str(n), 0, "parquet", 0) for n in (100_000, 1_000_000)),
     *(Run("2000000", 0, f"dask, {workers}", 0) for workers in ("1 worker", "2 workers", "2 workers, 10 trees")),
     *(Run(str(n), 0, name, 0) for n in (100_000, 300_000, 1_000_000) for name in ("memory, fast", "memory")),
     *(Run(str(n), 0, "default", 0) for n in (100_000, 1_000_000, 10_000_000)),
 ]
-METHODS = ("network", "parquet", "dask", "memory", "default")
+METHODS = ("network", "histograms", "parquet", "dask", "memory", "default")
 _CHUNK = 250_000
 _FRESH = 20_000  # rows that the default is scored on
 _PASSES, _BIG = 200, 2**20  # of the network: how many, and numbers in a large answer
@@ -166,6 +168,16 @@ def _fit_dask(run: Run, directory: str, trees: int) -> tuple[float, float, dict]
     }  # fmt: skip
 
 
+def measure_histograms(run: Run) -> dict:
+    """Rows x columns x trees a second, beside LightGBM's."""
+    start, load = time.perf_counter(), os.getloadavg()[0]
+    parts = [_chunk(k, min(_CHUNK, int(run.dataset))) for k in range(-(-int(run.dataset) // _CHUNK))]
+    metrics = rates_of_trees(*(np.concatenate(part) for part in zip(*parts, strict=True)))
+    settings = {"q": N_COVARIATES, "depth": DEPTH, "bins": N_BINS}
+    seconds = {"all": time.perf_counter() - start}
+    return {"settings": settings, "seconds": seconds, "metrics": metrics | {"load_before": load}}
+
+
 def measure_network(run: Run) -> dict:
     """Seconds of a pass over two workers that does nothing, and of a byte that a worker answers."""
     from dask import delayed
@@ -208,6 +220,7 @@ def _warm_up() -> None:
 
 _MEASURES = {
     "network": measure_network,
+    "histograms": measure_histograms,
     "parquet": measure_run,
     "dask": measure_run,
     "memory": measure_default,

@@ -2,6 +2,8 @@
 
 from benchmarks.big import N_COVARIATES, TREES
 from benchmarks.comparisons import markdown_table
+from benchmarks.histograms import N_OUTPUTS
+from benchmarks.histograms import TREES as N_BOOSTED
 from benchmarks.rows import Store, latest
 from benchmarks.speed.scaling import slope
 
@@ -30,6 +32,7 @@ def big_page() -> list[str]:
         "`benchmarks/rows/big.jsonl`.",
         "",
         *_beside_lightgbm(stored),
+        *_histograms(stored),
         *_default_models(stored),
         "## One flow from Parquet files",
         "",
@@ -99,6 +102,31 @@ def _beside_lightgbm(stored: dict[tuple[str, str], dict]) -> list[str]:
         *markdown_table(header, lines),
         "",
         *(told if slopes else []),
+    ]
+
+
+def _histograms(stored: dict[tuple[str, str], dict]) -> list[str]:
+    """How fast boosted trees grow beside those of LightGBM, as far as there are such runs."""
+    rows = {int(n): row for (n, method), row in stored.items() if method == "histograms"}
+    if not rows:
+        return []
+    lines = []
+    for n in sorted(rows):
+        metrics = rows[n]["metrics"]
+        rates = [metrics[name] for name in ("treecdf", "lightgbm", f"{N_OUTPUTS} outputs")]
+        lines.append([f"{n:,}", *(f"{rate / 1e6:.0f}" for rate in rates), f"{rates[0] / rates[1]:.2f}"])
+    settings = rows[max(rows)]["settings"]
+    ratio = "treecdf / LightGBM (target: at least .5)"
+    return [
+        "## Boosted trees beside LightGBM's",
+        "",
+        f"Millions of rows x columns x trees per processor second, one thread: {N_BOOSTED} trees of depth "
+        f"{settings['depth']} under squared error, {settings['bins']} bins, all rows and columns, from the gradients "
+        f"to the new scores, without the binning (`python -m benchmarks big --methods histograms`). A tree of "
+        f"{N_OUTPUTS} outputs is one of a boosted mixture of three components; LightGBM would grow {N_OUTPUTS} trees.",
+        "",
+        *markdown_table(["rows", "treecdf", "LightGBM", f"treecdf, {N_OUTPUTS} outputs", ratio], lines),
+        "",
     ]
 
 

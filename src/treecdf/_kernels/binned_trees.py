@@ -34,18 +34,6 @@ def goes_right(codes, i, column, cut, missing_left):
     return 1 if b > cut else 0
 
 
-@inlined_kernel
-def leaf_of(codes, i, tree, column, cut, missing_left, n_leaves):
-    """The leaf, counted from the left, that row i reaches in a tree."""
-    first, width, k = 0, 1, 0
-    while width < n_leaves:
-        at = first + k
-        k = 2 * k + goes_right(codes, i, column[tree, at], cut[tree, at], missing_left[tree, at])
-        first += width
-        width *= 2
-    return k
-
-
 @ordered_kernel
 def fill_codes(x, edges, columns, codes):
     """Fill the rows `columns` of codes (q, n): 1 + the number of edges (q, bins - 1) below x (n, q); 0 for NaN."""
@@ -66,19 +54,6 @@ def fill_codes(x, edges, columns, codes):
 
 
 @ordered_kernel
-def add_leaves(codes, root_of, column, cut, missing_left, leaf, rate, scores):
-    """Add `rate` times the leaf of every row's tree to its scores (n, K); root_of (n,), -1 for rows to leave out."""
-    n_leaves, n_outputs = leaf.shape[1], leaf.shape[2]
-    for i in range(len(root_of)):
-        root = root_of[i]
-        if root < 0:
-            continue
-        k = leaf_of(codes, i, root, column, cut, missing_left, n_leaves)
-        for o in range(n_outputs):
-            scores[i, o] += rate * leaf[root, k, o]
-
-
-@ordered_kernel
 def add_trees(codes, column, first, last, leaf, rate, scores):
     """Add `rate` times the leaves of all trees to the scores (n, K) of every row, whose bins are codes (q, n).
 
@@ -93,13 +68,14 @@ def add_trees(codes, column, first, last, leaf, rate, scores):
     places, rights = np.empty(_TILE_ROWS, np.uint8), np.empty(_TILE_ROWS, np.uint8)
     at = np.empty(_TILE_ROWS, np.uint64)
     together = min(deepest, _LEVELS_TOGETHER)
+    looks = n_trees > 1 and together == deepest  # one tree takes as long as the look
     for begin in range(0, n, _TILE_ROWS):
         size = min(_TILE_ROWS, n - begin)
         if size < _FEW_ROWS:
             _walk_rows(codes, begin, column, first, last, leaf, rate, scores)
             break
         place, right = places[:size], rights[:size]
-        if together == deepest and _changes_rarely(codes, begin, deepest, column, first, last, place, right):
+        if looks and _changes_rarely(codes, begin, deepest, column, first, last, place, right):
             _add_to_neighbours(codes, begin, begin + size, column, first, last, leaf, rate, scores)
             continue
         for t in range(n_trees):

@@ -12,12 +12,11 @@ FIRST_FIT: tuple[tuple[str, str, str], ...] = (
     (
         "histogram",
         "grow",
-        "uint8:2 int64:1 int64:1 float64:2 float64:2 float64:1 int64:1 int64 float64 float64 int64:2 int64:2 int64:2 float64:3",
+        "uint8:2 int64:1 float64:2 float64:2 float64:1 int64:1 int64 float64 float64 int64:1 int64:1 int64:1 float64:2",
     ),
-    ("binned_trees", "add_leaves", "uint8:2 int64:1 int64:2 int64:2 int64:2 float64:3 float64 float64:2"),
+    ("binned_trees", "add_trees", "uint8:2 int64:2 uint8:2 uint8:2 float64:3 float64 float64:2"),
     ("processes", "add_process", "float64:2 float64:2 float64:1 float64:1"),
     ("mixtures", "mixture_forward", "float64:2 float64:2 float64:2 float64:2 int64:1 float64:2 float64:2 float64:2"),
-    ("binned_trees", "add_trees", "uint8:2 int64:2 uint8:2 uint8:2 float64:3 float64 float64:2"),
     (
         "rows",
         "search_sums",

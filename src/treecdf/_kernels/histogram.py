@@ -1,184 +1,168 @@
-"""Trees on binned covariates, grown from histograms of gradients; several roots and several outputs at once.
+"""A tree on binned covariates, grown from histograms of gradients; several outputs share its splits.
 
-`binned_trees` says what a tree is and what codes are; `splits` finds the best split of a histogram.
+`binned_trees` says what a tree is and what codes are; `splits` finds the best split of a histogram. The rows of a node
+stand together, in their first order, and nodes are split depth first, so that a histogram is used while it is in the
+cache: of two children the one with fewer rows is added up, and the other one's histogram, which is the parent's less
+that, takes the parent's place.
 """
 
 import numpy as np
 
-from treecdf._kernels.binned_trees import goes_right
 from treecdf._kernels.compiling import inlined_kernel, ordered_kernel
-from treecdf._kernels.splits import begin_splits, improve_ragged
+from treecdf._kernels.splits import best_of_columns
 
-_TILE_SUMS = 2**16  # numbers of the histograms that are made at a time (512 kB), so that they stay in the cache
-# Numbers of the histograms of a level that are kept for the next (32 MB), where one of two siblings is a difference.
-_MOST_KEPT = 2**22
 _NEARLY_ALL = 0.75  # share of the rows in one bin of a column from which on only the other rows are added up
 _N_LOOKED_AT = 32  # rows that are looked at before a column is counted
 _MAY_BE_NEARLY_ALL = 0.6  # share of these in one bin from which on it is
-_TILE_COLUMNS = 32  # columns that are looked at together at least: each tile copies the rows' gradients
+_PAIR = 2  # numbers of a bin if weights are the Hessians of a single output: gradient and weight
+_LANES = 4  # other bins have a multiple of so many numbers, which suits vector units
+_TILE_VALUES = 2**14  # numbers of rows that are added to all columns before the next ones (128 kB)
+_SURELY = 1 - 1e-9  # times a weight: less than it whatever the rounding
 
 
 @ordered_kernel
-def grow(
-    codes, rows, place, gradient, hessian, weight, columns, n_bins, min_rows, ridge, column, cut, missing_left, leaf
-):
-    """Grow one tree at every root by Newton's method and fill its arrays; `place` ends as the leaf of each row.
+def grow(codes, rows, gradient, hessian, weight, columns, n_bins, min_rows, ridge, column, cut, missing_left, leaf):
+    """Grow one tree by Newton's method and fill its arrays.
 
-    rows (m,): the rows to learn from; place (n,) their root at first. gradient, hessian (n, K) of the loss, weighted;
-    weight (n,): how many rows each counts for in min_rows. columns: the covariates that may be split.
-    column, cut, missing_left (roots, 2^D - 1), leaf (roots, 2^D, K).
+    rows (m,): the rows to learn from. gradient, hessian (m, K) of the loss at these, weighted; weight (m,): how many
+    rows each counts for in min_rows. columns: the covariates that may be split. column, cut, missing_left
+    (2^D - 1,), leaf (2^D, K).
     """
-    n_roots, n_leaves, n_outputs = leaf.shape
-    size = 2 * n_outputs + 1
-    used, common, rare, begin_rare = _look_at_columns(codes, rows, columns, n_bins)
-    n_bins_used = 0
-    for c in range(len(columns)):
-        n_bins_used += used[c]
-    above, kept = np.zeros((0, 0, size)), np.zeros((0, 0, size))  # histograms of the last level and of this one
-    level, width = np.int64(0), np.int64(1)  # its nodes in a tree; plain numbers would be compiled for as well
-    while width < n_leaves:
-        n_nodes = n_roots * width
-        totals, best = np.zeros((n_nodes, size)), np.zeros((n_nodes, 2))
-        learners, few, begin_few, light = rows, rare, begin_rare, np.zeros(n_nodes, np.int64)
-        if len(above):
-            learners, few, begin_few = _light_rows(rows, place, rare, begin_rare, light)
-        keeps = 2 * width < n_leaves and n_nodes * n_bins_used * size <= _MOST_KEPT
-        kept = np.empty((n_nodes, n_bins_used, size)) if keeps else above[:0]
-        first, at = np.int64(0), np.int64(0)
-        while first < len(columns):
-            tile = _n_columns(used[first:], _TILE_SUMS // (n_nodes * size))
-            some, begin = columns[first : first + tile], _begins(used[first : first + tile])
-            sums = np.zeros((n_nodes, begin[-1], size))
-            own = common[first : first + tile], few, begin_few[first:]
-            _add_ragged(codes, learners, place, (gradient, hessian, weight), some, begin, own, sums)
-            if len(above):
-                _fill_heavy(sums, above, at, begin, own[0], np.int64(0), light)
-            if first == 0:
-                whole = sums[:, : begin[1]]
-                if common[0] >= 0:
-                    whole = _sums_of_nodes(rows, place, gradient, hessian, weight, n_nodes)
-                begin_splits(whole, width, ridge, totals, best, column, cut, missing_left)
-            _fill_common(sums, begin, own[0], totals)
-            if len(above):
-                _fill_heavy(sums, above, at, begin, own[0], np.int64(1), light)
-            limits = n_bins, min_rows, ridge
-            improve_ragged(sums, begin, width, some, limits, totals, best, column, cut, missing_left)
-            if keeps:
-                _keep(sums, at, kept)
-            first, at = first + tile, at + begin[-1]
-        send_down(codes, rows, place, level, column, cut, missing_left)
-        above = kept
-        width *= 2
-        level += 1
-    totals = np.zeros((n_roots * n_leaves, n_outputs, 2))
-    for i in rows:
-        for o in range(n_outputs):
-            totals[place[i], o, 0] += gradient[i, o]
-            totals[place[i], o, 1] += hessian[i, o]
-    for root in range(n_roots):
-        for k in range(n_leaves):
-            for o in range(n_outputs):
-                total = totals[root * n_leaves + k, o]
-                leaf[root, k, o] = -total[0] / (total[1] + ridge)
-
-
-@ordered_kernel
-def _keep(sums, at, kept):
-    """Copy histograms of some columns to those of all, where they begin `at`."""
-    for node in range(sums.shape[0]):
-        for b in range(sums.shape[1]):
-            for s in range(sums.shape[2]):
-                kept[node, at + b, s] = sums[node, b, s]
-
-
-@ordered_kernel
-def _light_rows(rows, place, rare, begin_rare, light):
-    """The rows of the lighter of two siblings each, in order; rows of the other one need not be added up.
-
-    light (nodes,) becomes 1 for these nodes. The second and third result are `rare` and `begin_rare` of
-    `_look_at_columns` for these rows.
-    """
-    count = np.zeros(len(light), np.int64)
-    for i in rows:
-        count[place[i]] += 1
-    n_light = 0
-    for node in range(0, len(light), 2):
-        lighter = node if count[node] <= count[node + 1] else node + 1
-        light[lighter] = 1
-        n_light += count[lighter]
-    chosen, number, m = np.empty(n_light, np.int64), np.empty(len(rows) if len(rare) else 0, np.int64), 0
-    for r in range(len(rows)):
-        is_light = light[place[rows[r]]] == 1
-        if len(rare):
-            number[r] = m if is_light else -1
-        if is_light:
-            chosen[m] = rows[r]
-            m += 1
-    few, begin, m = np.empty(len(rare), np.int64), np.zeros(len(begin_rare), np.int64), 0
-    for c in range(len(begin_rare) - 1):
-        for k in range(begin_rare[c], begin_rare[c + 1]):
-            if number[rare[k]] >= 0:
-                few[m] = number[rare[k]]
-                m += 1
-        begin[c + 1] = m
-    return chosen, few[:m], begin
-
-
-@ordered_kernel
-def _fill_heavy(sums, above, at, begin, common, with_common, light):
-    """Fill the histograms of the nodes that are not light: those of their parents less those of their siblings.
-
-    above (parents, bins of all columns, 2 K + 1), where the columns of sums begin `at`; common (k,) as in
-    `_look_at_columns`: columns with a common bin are filled if with_common is 1, the others if it is 0.
-    """
-    for c in range(len(common)):
-        if (common[c] >= 0) != (with_common == 1):
+    depth = np.int64(0)
+    while 1 << depth < len(leaf):
+        depth += 1
+    values, size, heaviest = _values_of_rows(rows, gradient, hessian, weight, codes.shape[1])
+    look = _look_at_columns(codes, rows, columns, n_bins)
+    begin, n_outputs = look[0], gradient.shape[1]
+    order, moved, room = rows.astype(np.uint32), np.empty(len(rows), np.uint32), _room(size)
+    sums, totals = np.empty((depth, begin[-1] * size)), np.empty((depth, size))
+    limits, score = (n_bins, min_rows, ridge), np.empty(n_bins + 1)
+    _plant(column, cut, missing_left, leaf, ridge)
+    nodes, n = np.zeros((depth + 1, 5), np.int64), 1  # that are still to come: level, place in it, rows, histogram
+    nodes[0, 3] = len(rows)
+    _fill_sums(codes, order, values, size, columns, look, room, sums[0], totals[0])
+    while n > 0:
+        n -= 1
+        level, k, first, last, slot = nodes[n, 0], nodes[n, 1], nodes[n, 2], nodes[n, 3], nodes[n, 4]
+        c, b, side = best_of_columns(sums[slot], begin, size, n_outputs, limits, totals[slot], score)
+        if c < 0:
+            _fill_leaf(order[first:last], values, size, ridge, leaf[k << (depth - level)])
             continue
-        for node in range(len(light)):
-            if light[node] == 1:
-                continue
-            parent, sibling = node // 2, node + 1 - 2 * (node % 2)
-            for b in range(begin[c], begin[c + 1]):
-                for s in range(sums.shape[2]):
-                    sums[node, b, s] = above[parent, at + b, s] - sums[sibling, b, s]
+        at = (1 << level) - 1 + k
+        column[at], cut[at], missing_left[at] = columns[c], b, side
+        middle = first + _move_rows(codes[columns[c]], b, side, order[first:last], moved)
+        level, k = level + 1, 2 * k
+        n_light = min(middle - first, last - middle)
+        if level == depth or (last - first - n_light) * heaviest < 2 * min_rows * _SURELY:
+            _fill_leaf(order[first:middle], values, size, ridge, leaf[k << (depth - level)])
+            _fill_leaf(order[middle:last], values, size, ridge, leaf[(k + 1) << (depth - level)])
+            continue
+        left, right = (k, first, middle), (k + 1, middle, last)
+        light, heavy = (left, right) if middle - first == n_light else (right, left)
+        few = order[light[1] : light[2]]
+        _fill_sums(codes, few, values, size, columns, look, room, sums[level], totals[level])
+        _take_away(sums[slot], sums[level])
+        _fill_totals(order[heavy[1] : heavy[2]], values, look, sums[slot], totals[slot])
+        _push(nodes, n, level, heavy, slot)
+        _push(nodes, n + 1, level, light, level)
+        n += 2
+
+
+@ordered_kernel
+def _room(size):
+    """Room for the values of a tile of rows."""
+    return np.empty(max(_TILE_VALUES // size, 1) * size)
+
+
+@ordered_kernel
+def _push(nodes, n, level, node, slot):
+    """Let a node be the n-th that is still to come."""
+    nodes[n, 0], nodes[n, 1], nodes[n, 2], nodes[n, 3], nodes[n, 4] = level, node[0], node[1], node[2], slot
+
+
+@ordered_kernel
+def _plant(column, cut, missing_left, leaf, ridge):
+    """A tree without splits and rows."""
+    for at in range(len(column)):
+        column[at], cut[at], missing_left[at] = -1, 255, 1
+    for k in range(leaf.shape[0]):
+        for o in range(leaf.shape[1]):
+            leaf[k, o] = -0.0 / ridge
+
+
+@ordered_kernel
+def _values_of_rows(rows, gradient, hessian, weight, n):
+    """What rows (m,) add to a bin: numbers of each row of the table (n, size, flat), how many, and the largest weight.
+
+    Gradients and Hessians output by output, weights, and zeros up to a multiple of lanes; or gradients and weights.
+    """
+    n_outputs = gradient.shape[1]
+    is_pair = n_outputs == 1
+    for r in range(len(rows)):
+        if not is_pair:
+            break
+        is_pair = hessian[r, 0] == weight[r]
+    size = _PAIR if is_pair else (2 * n_outputs + _LANES) // _LANES * _LANES
+    values, heaviest = np.empty(n * size), 0.0
+    for r in range(len(rows)):
+        at, heaviest = rows[r] * size, max(heaviest, weight[r])
+        for o in range(n_outputs):
+            values[at + 2 * o] = gradient[r, o]
+            values[at + 2 * o + 1] = hessian[r, o]
+        for s in range(2 * n_outputs, size):
+            values[at + s] = weight[r] if s == 2 * n_outputs else 0.0
+    return values, size, heaviest
 
 
 @ordered_kernel
 def _look_at_columns(codes, rows, columns, n_bins):
-    """What the histograms of the columns (k,) need: how many bins are used, and where most rows have the same.
+    """What histograms of the columns (k,) need: where bins begin, and where nearly all rows have the same.
 
-    used (k,): one more than the largest bin among the rows, at most n_bins; an indicator has 3, not 255. common (k,):
-    the bin of most rows, -1 if it is not that of nearly all. rare, begin (k + 1,): the places, in `rows`, of the rows
-    that are not in the common bin, column by column; none of columns without a common bin.
+    begin (k + 1,): where the bins of each column begin; it has one more than the largest among the rows, at most
+    n_bins: an indicator has 3, not 255. common (k,): the bin of nearly all rows, -1 if there is none. full: the columns
+    without. start (n + 1,), rare: the bins that row i of the table has in the other columns and that are not common
+    are rare[start[i]:start[i + 1]], counted from the first bin of all.
     """
-    n_columns = len(columns)
-    used, common = np.empty(n_columns, np.int64), np.empty(n_columns, np.int64)
-    begin = np.zeros(n_columns + 1, np.int64)
+    n_columns, most = len(columns), np.int64((1 - _NEARLY_ALL) * len(rows))
+    common, begin = np.empty(n_columns, np.int64), np.zeros(n_columns + 1, np.int64)
+    full, n_full = np.empty(n_columns, np.int64), 0
+    others = np.empty((n_columns, most + 1), np.int64)  # rows outside of the common bin; mostly it is never touched
+    n_others = np.zeros(n_columns, np.int64)
+    start = np.zeros(codes.shape[1] + 2, np.int64)  # one more, to count in
     for c in range(n_columns):
         bins = codes[columns[c]]
-        largest = np.int64(0)
-        for i in rows:
-            largest = max(largest, np.int64(bins[np.uint64(i)]))
-            if largest == n_bins:
-                break
-        used[c], common[c] = largest + 1, -1
-        most = _majority(bins, rows)
-        if most >= 0:
-            n_rare = 0
-            for i in rows:
-                n_rare += bins[i] != most
-            if n_rare <= (1 - _NEARLY_ALL) * len(rows):
-                common[c], begin[c + 1] = most, n_rare
-        begin[c + 1] += begin[c]
-    rare = np.empty(begin[n_columns], np.int64)
-    for c in range(n_columns):
+        common[c] = _majority(bins, rows)
         if common[c] >= 0:
-            bins, at = codes[columns[c]], begin[c]
-            for r in range(len(rows)):
-                if bins[rows[r]] != common[c]:
-                    rare[at] = r
-                    at += 1
-    return used, common, rare, begin
+            n_others[c] = _fill_others(bins, rows, common[c], others[c])
+        if common[c] < 0 or n_others[c] > most:
+            common[c], n_others[c], full[n_full] = -1, 0, c
+            n_full += 1
+        few = others[c, : n_others[c]]
+        largest = max(_largest(bins, rows if common[c] < 0 else few, n_bins), common[c])
+        begin[c + 1] = begin[c] + min(largest, n_bins) + 1
+        for i in few:
+            start[i + 2] += 1
+    if n_full == n_columns:
+        return begin, common, full, start[:1], start[:0]
+    for i in range(1, len(start)):
+        start[i] += start[i - 1]
+    rare = np.empty(start[-1], np.int64)
+    for c in range(n_columns):
+        for i in others[c, : n_others[c]]:
+            rare[start[i + 1]] = begin[c] + np.int64(codes[columns[c], i])
+            start[i + 1] += 1
+    return begin, common, full[:n_full], start, rare
+
+
+@ordered_kernel
+def _largest(bins, rows, n_bins):
+    """The largest bin among the rows; it ends with the first that is n_bins."""
+    largest = np.int64(0)
+    for i in rows:
+        largest = max(largest, np.int64(bins[np.uint64(i)]))
+        if largest >= n_bins:
+            break
+    return largest
 
 
 @ordered_kernel
@@ -199,130 +183,145 @@ def _majority(bins, rows):
 
 
 @ordered_kernel
-def _sums_of_nodes(rows, place, gradient, hessian, weight, n_nodes):
-    """Sums (node, 1, 2 K + 1) over the rows of each node."""
-    size = 2 * gradient.shape[1] + 1
-    sums = np.zeros((n_nodes, 1, size))
-    values, node = _values_of_rows(rows, place, gradient, hessian, weight, size)
-    for r in range(len(rows)):
-        _add_values(sums.reshape(-1), np.uint64(node[r]), values, np.uint64(r * size), size)
-    return sums
-
-
-@ordered_kernel
-def _fill_common(sums, begin, common, totals):
-    """Fill the common bins of columns that have one: what the other bins lack to the totals (node, 2 K + 1)."""
-    for node in range(sums.shape[0]):
-        for c in range(len(common)):
-            if common[c] < 0:
-                continue
-            for s in range(sums.shape[2]):
-                rest = totals[node, s]
-                for b in range(begin[c], begin[c + 1]):
-                    rest -= sums[node, b, s]
-                sums[node, begin[c] + common[c], s] = rest
-
-
-@ordered_kernel
-def _n_columns(used, most):
-    """How many of the first columns have `most` bins together at most, but some at least; used (k,) bins of each."""
-    n, bins = 0, 0
-    while n < len(used) and (n < _TILE_COLUMNS or bins + used[n] <= most):
-        bins += used[n]
-        n += 1
-    return n
-
-
-@ordered_kernel
-def _begins(used):
-    """Where the bins of each column begin (k + 1,), if used (k,) bins of the columns stand in a row."""
-    begin = np.zeros(len(used) + 1, np.int64)
-    for c in range(len(used)):
-        begin[c + 1] = begin[c] + used[c]
-    return begin
-
-
-@ordered_kernel
-def send_down(codes, rows, place, level, column, cut, missing_left):
-    """Move rows from their nodes of a level to those of the next."""
-    width = 1 << level
+def _fill_others(bins, rows, common, others):
+    """Fill the rows that are not in the common bin, until `others` is full; returns how many."""
+    n, most = np.uint64(0), np.uint64(len(others))
     for i in rows:
-        root, at = place[i] >> level, width - 1 + (place[i] & (width - 1))
-        place[i] = 2 * place[i] + goes_right(codes, i, column[root, at], cut[root, at], missing_left[root, at])
+        if n == most:
+            break
+        others[n] = i
+        n += np.uint64(bins[np.uint64(i)] != common)
+    return np.int64(n)
 
 
 @ordered_kernel
-def add_histograms(codes, rows, place, gradient, hessian, weight, columns, sums):
-    """Add to sums (node, column, bin, 2 K + 1) of gradients and Hessians, output by output, and of weights."""
-    size = 2 * gradient.shape[1] + 1
-    flat = sums.reshape(-1)  # views and several indices are slow in the middle of a loop
-    of_column = sums.shape[2] * size
-    values, node = _values_of_rows(rows, place, gradient, hessian, weight, len(columns) * of_column)
-    for c in range(len(columns)):
-        bins = codes[columns[c]]
-        for r in range(len(rows)):
-            at = node[r] + c * of_column + np.int64(bins[np.uint64(rows[r])]) * size  # bytes overflow uncompiled
-            _add_values(flat, np.uint64(at), values, np.uint64(r * size), size)
-
-
-@ordered_kernel
-def _add_ragged(codes, rows, place, parts, columns, begin, of_columns, sums):
-    """As `add_histograms`, to sums (node, bins of all columns, 2 K + 1); the bins of column c begin at begin[c].
-
-    parts: gradient, hessian and weight. of_columns: common, rare and begin of `_look_at_columns`; nothing is added to
-    common bins.
-    """
-    size = sums.shape[2]
-    flat = sums.reshape(-1)
-    common, rare, begin_rare = of_columns
-    values, node = _values_of_rows(rows, place, parts[0], parts[1], parts[2], sums.shape[1] * size)
-    for c in range(len(columns)):
-        bins, first = codes[columns[c]], begin[c] * size
-        if common[c] < 0:
-            _add_column(bins, rows, node, values, first, size, flat)
+def _fill_sums(codes, rows, values, size, columns, look, own, sums, total):
+    """Fill the histograms (bins of all columns, size, flat) of a node's rows and its totals (size,)."""
+    begin, common, full, start, rare = look
+    for s in range(len(sums)):
+        sums[s] = 0.0
+    tile = len(own) // size
+    for at in range(0, len(rows), tile):
+        some = rows[at : at + tile]
+        for r in range(len(some)):  # the rows' values one after the other, for all columns
+            _set_values(own, np.uint64(r * size), values, np.uint64(some[r] * size), size)
+        if size == _PAIR:
+            _add_pairs(codes, some, own, columns, begin, full, sums)
         else:
-            _add_rare(bins, rows, rare[begin_rare[c] : begin_rare[c + 1]], node, values, first, size, flat)
+            _add_columns(codes, some, own, size, columns, begin, full, sums)
+        if len(full) < len(columns):
+            for r in range(len(some)):
+                for k in range(start[some[r]], start[some[r] + 1]):
+                    _add_values(sums, np.uint64(rare[k] * size), own, np.uint64(r * size), size)
+    _fill_totals(rows, values, look, sums, total)
+    for c in range(len(columns)):
+        if common[c] >= 0:  # the common bin is what the others lack to the totals
+            for s in range(size):
+                rest = total[s]
+                for b in range(begin[c], begin[c + 1]):
+                    rest -= sums[b * size + s]
+                sums[(begin[c] + common[c]) * size + s] = rest
 
 
 @ordered_kernel
-def _add_column(bins, rows, node, values, first, size, flat):
-    """Add the values (m, size) of all rows to the histograms of a column, which begin `first` behind those of nodes."""
-    for r in range(len(rows)):
-        at = node[r] + first + np.int64(bins[np.uint64(rows[r])]) * size  # bytes overflow uncompiled
-        _add_values(flat, np.uint64(at), values, np.uint64(r * size), size)
+def _add_pairs(codes, rows, own, columns, begin, full, sums):
+    """Add the values (m, 2) of rows to the histograms of the columns `full`, two columns at a time."""
+    flat, n, one = codes.reshape(-1), np.uint64(codes.shape[1]), np.uint64(1)
+    for c in range(0, len(full), 2):
+        first, second = full[c], full[min(c + 1, len(full) - 1)]
+        here, there = np.uint64(columns[first]) * n, np.uint64(columns[second]) * n
+        of_first, of_second = np.uint64(begin[first]), np.uint64(begin[second])
+        for r in range(len(rows)):
+            i, at = np.uint64(rows[r]), np.uint64(r) << one
+            gradient, weight = own[at], own[at + one]
+            _add_pair(sums, (of_first + np.uint64(flat[here + i])) << one, gradient, weight)
+            if first != second:
+                _add_pair(sums, (of_second + np.uint64(flat[there + i])) << one, gradient, weight)
+
+
+@inlined_kernel
+def _add_pair(sums, at, gradient, weight):
+    """sums[at:at + 2] += gradient, weight."""
+    sums[at] += gradient
+    sums[at + np.uint64(1)] += weight
 
 
 @ordered_kernel
-def _add_rare(bins, rows, rare, node, values, first, size, flat):
-    """As `_add_column`, of some places in `rows`."""
-    for r in rare:
-        at = node[r] + first + np.int64(bins[np.uint64(rows[r])]) * size
-        _add_values(flat, np.uint64(at), values, np.uint64(r * size), size)
-
-
-@ordered_kernel
-def _values_of_rows(rows, place, gradient, hessian, weight, of_node):
-    """What each row adds to a histogram (m, 2 K + 1, flat), and where that of its node begins (m,)."""
-    n_outputs = gradient.shape[1]
-    size = 2 * n_outputs + 1
-    values, node = np.empty(len(rows) * size), np.empty(len(rows), np.int64)
-    for r in range(len(rows)):
-        i = rows[r]
-        node[r] = place[i] * of_node
-        for o in range(n_outputs):
-            values[r * size + 2 * o] = gradient[i, o]
-            values[r * size + 2 * o + 1] = hessian[i, o]
-        values[r * size + 2 * n_outputs] = weight[i]
-    return values, node
+def _add_columns(codes, rows, own, size, columns, begin, full, sums):
+    """As `_add_pairs`, of values (m, size)."""
+    for c in full:
+        bins, first = codes[columns[c]], begin[c]
+        for r in range(len(rows)):
+            at = (first + np.int64(bins[np.uint64(rows[r])])) * size  # bytes overflow uncompiled
+            _add_values(sums, np.uint64(at), own, np.uint64(r * size), size)
 
 
 @inlined_kernel
 def _add_values(flat, at, values, first, size):
-    """flat[at:at + size] += values[first:first + size]; one output is written out because it is the usual case."""
-    if size == 3:
-        flat[at] += values[first]
-        flat[at + np.uint64(1)] += values[first + np.uint64(1)]
-        flat[at + np.uint64(2)] += values[first + np.uint64(2)]
+    """flat[at:at + size] += values[first:first + size]."""
+    for s in range(size):
+        flat[at + np.uint64(s)] += values[first + np.uint64(s)]
+
+
+@inlined_kernel
+def _set_values(flat, at, values, first, size):
+    """flat[at:at + size] <- values[first:first + size]."""
+    for s in range(size):
+        flat[at + np.uint64(s)] = values[first + np.uint64(s)]
+
+
+@ordered_kernel
+def _fill_totals(rows, values, look, sums, total):
+    """Fill the sums of a node from the histogram of the first column, or from its rows if that lacks a bin."""
+    begin, common, size = look[0], look[1], len(total)
+    for s in range(size):
+        total[s] = 0.0
+    if len(common) > 0 and common[0] < 0:
+        for b in range(begin[1]):
+            _add_values(total, np.uint64(0), sums, np.uint64(b * size), size)
     else:
-        for s in range(size):
-            flat[at + np.uint64(s)] += values[first + np.uint64(s)]
+        for i in rows:
+            _add_values(total, np.uint64(0), values, np.uint64(i * size), size)
+
+
+@ordered_kernel
+def _take_away(sums, others):
+    """sums -= others."""
+    for s in range(len(sums)):
+        sums[s] -= others[s]
+
+
+@ordered_kernel
+def _move_rows(bins, cut, missing_left, order, room):
+    """Put the rows that go left before those that go right, each in their order; returns how many go left."""
+    first, last = np.uint8(1 - missing_left), np.uint8(cut)  # the bins that go left
+    left, right = np.uint64(0), np.uint64(0)
+    for r in range(len(order)):
+        i = order[r]
+        b = bins[np.uint64(i)]
+        goes_right = np.uint64((b > last) | (b < first))
+        order[left] = i
+        room[right] = i
+        left += np.uint64(1) - goes_right
+        right += goes_right
+    for r in range(len(order) - np.int64(left)):
+        order[left + np.uint64(r)] = room[r]
+    return np.int64(left)
+
+
+@ordered_kernel
+def _fill_leaf(rows, values, size, ridge, leaf):
+    """Fill the leaf (K,) that rows reach by Newton's step."""
+    total = np.zeros(size)
+    if size == _PAIR:
+        gradient, weight = 0.0, 0.0
+        for i in rows:
+            at = np.uint64(i) << np.uint64(1)
+            gradient += values[at]
+            weight += values[at + np.uint64(1)]
+        total[0], total[1] = gradient, weight
+    else:
+        for i in rows:
+            _add_values(total, np.uint64(0), values, np.uint64(i * size), size)
+    for o in range(len(leaf)):
+        leaf[o] = -total[2 * o] / (total[2 * o + 1] + ridge)

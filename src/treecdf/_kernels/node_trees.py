@@ -8,8 +8,8 @@ order[start[node]:start[node + 1]], left if u[axis] <= cut; those of nodes that 
 
 import numpy as np
 
-from treecdf._kernels.compiling import ordered_kernel
-from treecdf._kernels.histogram import add_histograms, send_down
+from treecdf._kernels.binned_trees import goes_right
+from treecdf._kernels.compiling import inlined_kernel, ordered_kernel
 from treecdf._kernels.rows import is_left
 
 
@@ -130,3 +130,54 @@ def _learning(order, start, learns):
                 rows[n] = order[position]
                 n += 1
     return rows[:n]
+
+
+@ordered_kernel
+def send_down(codes, rows, place, level, column, cut, missing_left):
+    """Move rows from their nodes of a level to those of the next."""
+    width = 1 << level
+    for i in rows:
+        root, at = place[i] >> level, width - 1 + (place[i] & (width - 1))
+        place[i] = 2 * place[i] + goes_right(codes, i, column[root, at], cut[root, at], missing_left[root, at])
+
+
+@ordered_kernel
+def add_histograms(codes, rows, place, gradient, hessian, weight, columns, sums):
+    """Add to sums (node, column, bin, 2 K + 1) of gradients and Hessians, output by output, and of weights."""
+    size = 2 * gradient.shape[1] + 1
+    flat = sums.reshape(-1)  # views and several indices are slow in the middle of a loop
+    of_column = sums.shape[2] * size
+    values, node = _values_of_rows(rows, place, gradient, hessian, weight, len(columns) * of_column)
+    for c in range(len(columns)):
+        bins = codes[columns[c]]
+        for r in range(len(rows)):
+            at = node[r] + c * of_column + np.int64(bins[np.uint64(rows[r])]) * size  # bytes overflow uncompiled
+            _add_values(flat, np.uint64(at), values, np.uint64(r * size), size)
+
+
+@ordered_kernel
+def _values_of_rows(rows, place, gradient, hessian, weight, of_node):
+    """What each row adds to a histogram (m, 2 K + 1, flat), and where that of its node begins (m,)."""
+    n_outputs = gradient.shape[1]
+    size = 2 * n_outputs + 1
+    values, node = np.empty(len(rows) * size), np.empty(len(rows), np.int64)
+    for r in range(len(rows)):
+        i = rows[r]
+        node[r] = place[i] * of_node
+        for o in range(n_outputs):
+            values[r * size + 2 * o] = gradient[i, o]
+            values[r * size + 2 * o + 1] = hessian[i, o]
+        values[r * size + 2 * n_outputs] = weight[i]
+    return values, node
+
+
+@inlined_kernel
+def _add_values(flat, at, values, first, size):
+    """flat[at:at + size] += values[first:first + size]; one output is written out because it is the usual case."""
+    if size == 3:
+        flat[at] += values[first]
+        flat[at + np.uint64(1)] += values[first + np.uint64(1)]
+        flat[at + np.uint64(2)] += values[first + np.uint64(2)]
+    else:
+        for s in range(size):
+            flat[at + np.uint64(s)] += values[first + np.uint64(s)]

@@ -14,7 +14,7 @@ import numpy as np
 
 from treecdf._common.telling import tell
 from treecdf._common.typing import Array, Bools, Ints
-from treecdf._kernels.binned_trees import add_leaves, add_trees
+from treecdf._kernels.binned_trees import add_trees
 from treecdf._kernels.histogram import grow
 from treecdf.bases.learners.screening import most_correlated
 from treecdf.data.binning import Bins, Codes
@@ -191,9 +191,8 @@ def _grow(
     curvature *= own[:, None]
     tree = _empty_tree(settings.max_depth, scores.shape[1])
     args = (columns, settings.n_bins, float(settings.min_rows), float(settings.ridge))
-    place = np.zeros(len(rows), np.int64)
-    grow(codes.take(rows, axis=1), np.arange(len(rows)), place, gradient, curvature, own, *args, *tree)
-    add_leaves(codes, np.zeros(n, np.int64), *tree, settings.rate, scores)
+    grow(codes, rows, gradient, curvature, own, *args, *(part[0] for part in tree))
+    add_trees(codes, *packed_nodes(*tree[:3]), tree[3], settings.rate, scores)
     return tree
 
 
