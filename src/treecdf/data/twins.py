@@ -17,8 +17,9 @@ _CHUNK_ROWS = 50  # of them at a time, to bound memory
 _CROWD = 30  # the distance to the nearest of so many rows is what is usual around a row
 _NEAR_COPY = 0.005  # of it: what is nearer is a copy with some noise; by chance 14 % of the rows on a curve are so near
 _ASKED_NEIGHBOURS = 3000  # rows that are asked what the nearest others tell
-_ASKED_IN_DOUBT = 12_000  # the same if the first answer is above what it is compared with, but less than
-_DOUBTFUL = 0.05  # so much above it: the answers of 3,000 rows have a standard error of .014 (ADR 49)
+_ASKED_FIRST = 1000  # the same if what their answer is compared with is at least twice as much as
+_DOUBTFUL = 0.05  # what may be chance: the answers of 3,000 rows have a standard error of .014, of 1,000 of .025
+_ASKED_IN_DOUBT = 12_000  # the same if the first answer is above what it is compared with, but not by so much (ADR 49)
 _SMALLEST_ERROR = 1e-3  # standard deviations of the outcome that are added to errors before logarithms are taken
 _BY_CHANCE = 0.1  # twins of a row that chance would give, at most: more are no sign of groups
 
@@ -70,8 +71,8 @@ def note_on_near_copies(x: Array, y: Array) -> tuple[str, ...]:
 
 
 def do_near_rows_tell(x: Array, y: Array, share: float, least: float) -> bool:
-    """Whether `worth_of_near_rows` is more than `least`; if the answer is doubtful more rows are asked."""
-    worth = worth_of_near_rows(x, y, share)
+    """Whether `worth_of_near_rows` is more than `least`; if it seems so, but not clearly, more rows are asked."""
+    worth = worth_of_near_rows(x, y, share, _ASKED_FIRST if least >= 2 * _DOUBTFUL else _ASKED_NEIGHBOURS)
     if least < worth < least + _DOUBTFUL:
         worth = worth_of_near_rows(x, y, share, _ASKED_IN_DOUBT)
     return worth > least

@@ -265,9 +265,7 @@ def _large_mixture(
     return replace(found, attributes=more | {"notes_": (*more["notes_"], note)})
 
 
-def _is_promising(
-    settings: FitSettings, given: Given, validation: Given | None, least: float, n_larger: int
-) -> bool:
+def _is_promising(settings: FitSettings, given: Given, validation: Given | None, least: float, n_larger: int) -> bool:
     """Whether left-out rows may have more than `least`, the sample's, by a mixture of n_larger rows.
 
     Quick mixtures of half of the sample and of all of it tell. More rows are taken to gain at most what the second one
@@ -277,7 +275,7 @@ def _is_promising(
     if not half > least - FAR_BEHIND_FOR_LARGE_MIXTURE:
         return False
     whole = _look(settings, given, validation)
-    doublings = 1.0 if settings.effort == "fast" else float(np.log2(n_larger / len(given[0])))
+    doublings = 1.0 if settings.effort == "fast" else float(np.log2(n_larger / np.shape(given[0])[0]))
     return least + WORTH_A_LARGE_MIXTURE - whole <= doublings * max(whole - half, 0.0)
 
 
