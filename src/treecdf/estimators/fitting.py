@@ -245,7 +245,8 @@ def _large_mixture(
         if not _is_promising(own, given, validation, state.left_out, larger.expected):
             return None
         larger, rows = larger.drawn()
-        if settings.effort != "fast" and not _look(own, rows, validation) > state.left_out:
+        is_slow, nearly = settings.effort != "fast", state.left_out - WORTH_A_LARGE_MIXTURE
+        if is_slow and not _look(own, half_of(rows), validation) > nearly:
             return None
         found = fit_table(own, rows, validation, NoCheckpoint(), sample=OfLargeTable(False, is_for_mixture=True))
     except Stopped:
