@@ -27,8 +27,9 @@ MEMBERS = {"default": 3, "best": 10}
 FAST_WINDOW = 3
 # Trees of a fast fit on a conditional base at most, to bound time.
 FAST_TREES = 20
-# The same of trees on all rows that are not in a sample, whose rate is two and a half times as high (ADR 51).
-FAST_TREES_ON_OTHERS = 10
+# The same of trees on all rows that are not in a sample, if there are so many; their rate is 2.5 times as high (ADR 51).
+FAST_TREES_ON_MANY_OTHERS = 10
+MANY_OTHERS = 40_000
 # Trees on a conditional base at most on more than MANY_ROWS rows; their rate is four times as high there.
 TREES_ON_MANY_ROWS = 300
 # Nats, all left-out rows together, that trees on a conditional base have to gain, or there are none: on linear normal

@@ -18,7 +18,7 @@ from treecdf.training.classifiers import MLP, BoostedTrees, Constant, Logistic, 
 from treecdf.training.contest import USUAL, Contest
 from treecdf.training.defaults import (
     FAST_TREES,
-    FAST_TREES_ON_OTHERS,
+    FAST_TREES_ON_MANY_OTHERS,
     FAST_WINDOW,
     FEWEST_ROWS_OF_CONDITIONAL,
     FEWEST_ROWS_OF_MIXTURE,
@@ -27,6 +27,7 @@ from treecdf.training.defaults import (
     FOLDS_OF_HUGE_TABLES,
     FOLDS_OF_LARGE_MIXTURE,
     HUGE_ROWS,
+    MANY_OTHERS,
     MANY_ROWS,
     MEMBERS,
     MOST_OUTCOMES_OF_ROW_PENALTY,
@@ -171,17 +172,19 @@ def streamed_recipe(settings: FitSettings, bounds: Sequence[Bound]) -> Recipe:
     )
 
 
-def refining_recipe(settings: FitSettings, bounds: Sequence[Bound]) -> Recipe:
-    """The recipe of the trees that are grown on the other rows of a large table, on the model of a sample.
+def refining_recipe(settings: FitSettings, bounds: Sequence[Bound], n: int) -> Recipe:
+    """The recipe of the trees that are grown on the n other rows of a large table, on the model of a sample.
 
     Each tree sees all these rows unless the settings say otherwise: subsamples depend on row numbers, and so on the
     order.
     """
     growth, is_fast = _growth(settings, len(bounds)), settings.effort == "fast"
+    is_quick = is_fast and n >= MANY_OTHERS
+    most = FAST_TREES_ON_MANY_OTHERS if is_quick else FAST_TREES if is_fast else TREES_ON_MANY_ROWS
     return Recipe(
         stages=_read_stages(None, REFINING_STAGES),
-        growth=replace(growth, c0=_quick(growth, 10.0 if is_fast else 4.0).c0),
-        max_trees=min(FAST_TREES_ON_OTHERS if is_fast else TREES_ON_MANY_ROWS, settings.max_trees),
+        growth=replace(growth, c0=_quick(growth, 10.0 if is_quick else 4.0).c0),
+        max_trees=min(most, settings.max_trees),
         window=min(FAST_WINDOW, settings.early_stopping_window) if is_fast else settings.early_stopping_window,
         bounds=tuple(bounds),
         margin=settings.margin,

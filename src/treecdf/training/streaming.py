@@ -174,7 +174,8 @@ class Sampled:
                 return self.pieces.sources(own, places, np.column_stack([counts - n_aside, n_aside]), pool)
 
             q = reader.schema.covariates.width + len(given)
-            recipe, learnt = refining_recipe(settings, [reader.bounds[outcome]]), Learnt.of(mixture, q)
+            recipe = refining_recipe(settings, [reader.bounds[outcome]], int(ends[-1]))
+            learnt = Learnt.of(mixture, q)
             every = np.concatenate(units)
             return fit_streamed(recipe, open_sources, every, q, fraction, rng, workers, learnt, name="refined")
 
