@@ -205,27 +205,6 @@ def test_a_slow_mixture_is_trained_only_if_a_quick_one_of_half_of_its_rows_is_ne
     assert BY_BOOSTING not in fast(effort="default", max_trees=1).fit(X, Y).summary()
 
 
-def test_a_mixture_that_is_little_ahead_is_compared_with_trees_of_all_others(monkeypatch):
-    monkeypatch.setattr(fitting, "CLEARLY_WORTH_A_LARGE_MIXTURE", np.inf)
-    compared, is_ahead = [], fitting._is_ahead
-
-    def note(refined, mixture):
-        compared.append((refined.families[0].left_out.mean(), mixture.left_out))
-        return is_ahead(refined, mixture)
-
-    monkeypatch.setattr(fitting, "_is_ahead", note)
-    assert BY_BOOSTING in fast().fit(X, Y).summary()
-    ((by_trees, by_boosting),) = compared
-    assert by_trees < by_boosting
-    large_mixture = fitting._large_mixture
-    monkeypatch.setattr(
-        fitting, "_large_mixture", lambda *args: replace(large_mixture(*args), left_out=by_trees - 0.01)
-    )
-    model = fast().fit(X, Y)
-    assert BY_TREES in model.summary()
-    assert model.score(NEW_X, NEW_Y) == pytest.approx(by_trees, abs=0.1)
-
-
 def test_validation_rows_judge_the_looks_too(monkeypatch):
     whole, judged = fitting.fit_table, []
 

@@ -42,7 +42,6 @@ from treecdf.flows.results import EndedStage, history_table, without_reach_of_la
 from treecdf.flows.summary import note_on_memory, note_on_repeats
 from treecdf.persist.checkpoint import NoCheckpoint
 from treecdf.training.defaults import (
-    CLEARLY_WORTH_A_LARGE_MIXTURE,
     FAR_BEHIND_FOR_LARGE_MIXTURE,
     FEWEST_ROWS_OF_LARGE_MIXTURE,
     NEAR_ROWS_TELL,
@@ -200,11 +199,9 @@ def _fit_sampled(
     if n == sampled.n_rows:
         return state
     mixture = None if state.missing else _large_mixture(settings, sampled, given, state, validation)
-    if mixture is not None and _is_clear(mixture, state, validation):
+    if mixture is not None:
         return mixture
     refined = None if state.missing else _refined(settings, sampled, state)
-    if mixture is not None and not (refined is not None and _is_ahead(refined, mixture)):
-        return mixture
     n_trees = 0 if refined is None else sum(sum(history.kept) for history in refined.histories)
     of = f"{n:,} of {sampled.n_rows:,} rows"
     if refined is None:
@@ -285,20 +282,6 @@ def _look(settings: FitSettings, rows: Given, validation: Given | None) -> float
     kind = OfLargeTable(False, is_for_mixture=True, is_look=True)
     quick = replace(settings, effort="fast", verbose=0)
     return fit_table(quick, rows, validation, NoCheckpoint(), sample=kind).left_out
-
-
-def _is_clear(mixture: FittedState, state: FittedState, validation: Given | None) -> bool:
-    """Whether the mixture of many rows replaces the model of the sample without a comparison with trees after it.
-
-    That is so if it is far ahead, and if validation rows are given, which no trees are compared on.
-    """
-    is_far_ahead = mixture.left_out > state.left_out + CLEARLY_WORTH_A_LARGE_MIXTURE
-    return bool(mixture.missing) or validation is not None or is_far_ahead
-
-
-def _is_ahead(refined: Ensemble, mixture: FittedState) -> bool:
-    """Whether rows that are set aside are more likely by the sample's model with trees of all other rows."""
-    return not refined.missing and bool(refined.families[0].left_out.mean() > mixture.left_out)
 
 
 def _do_near_rows_tell(settings: FitSettings, given: Given) -> bool:

@@ -27,7 +27,7 @@ MEMBERS = {"default": 3, "best": 10}
 FAST_WINDOW = 3
 # Trees of a fast fit on a conditional base at most, to bound time.
 FAST_TREES = 20
-# The same of trees on all rows that are not in a sample, if there are so many; their rate is 2.5 times as high (ADR 51).
+# The same of trees on all rows that are not in a sample, if these are many; their rate is 2.5 times as high (ADR 51).
 FAST_TREES_ON_MANY_OTHERS = 10
 MANY_OTHERS = 40_000
 # Trees on a conditional base at most on more than MANY_ROWS rows; their rate is four times as high there.
@@ -73,8 +73,6 @@ FOLDS_OF_LARGE_MIXTURE = 2
 # of all of it; what that one gained over the one of half is what more rows are taken to gain at most (ADR 52).
 FAR_BEHIND_FOR_LARGE_MIXTURE = 0.1
 WORTH_A_LARGE_MIXTURE = 0.01
-# Nats a row from which on it is not compared with trees of all other rows on the model of the sample (ADR 52).
-CLEARLY_WORTH_A_LARGE_MIXTURE = 0.05
 # How much nearer, in logarithms, the outcome of the nearest row of a sample has to be than that of the nearest row of
 # fewer ones, to be asked: protein .41, kin40k .06 to .1, a smooth truth .06 to .11, noisy ones below .03 (ADR 49).
 NEAR_ROWS_TELL = {"fast": 0.2, "default": 0.04, "best": -np.inf}
