@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from treecdf import TreeFlowRegressor
-from treecdf.data.twins import note_on_near_copies, note_on_twins, worth_of_near_rows
+from treecdf.data import twins
+from treecdf.data.twins import do_near_rows_tell, note_on_near_copies, note_on_twins, worth_of_near_rows
 
 RNG = np.random.default_rng(0)
 GROUP = np.repeat(np.arange(60), 10)
@@ -91,3 +92,34 @@ def test_near_rows_are_worth_the_same_beside_columns_of_nothing_and_in_huge_unit
     assert plain > 0.1
     assert worth_of_near_rows(np.column_stack([x, np.full(2000, odd)]), y, 0.2) == pytest.approx(plain, abs=1e-6)
     assert worth_of_near_rows(1e300 * x, 1e300 * y, 0.2) == pytest.approx(plain, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("least", "answers", "asked", "expected"),
+    [
+        (0.04, [0.03], [3000], False),
+        (0.04, [0.1], [3000], True),
+        (0.04, [0.06, 0.02], [3000, 12_000], False),
+        (0.04, [0.06, 0.05], [3000, 12_000], True),
+        (0.2, [0.15], [1000], False),
+        (0.2, [0.22, 0.21], [1000, 12_000], True),
+        (-np.inf, [-0.5], [3000], True),
+    ],
+)
+def test_more_rows_are_asked_where_few_seem_to_say_that_near_rows_tell(monkeypatch, least, answers, asked, expected):
+    found, left = [], list(answers)
+
+    def worth(x, y, share, n_asked):
+        found.append(n_asked)
+        return left.pop(0)
+
+    monkeypatch.setattr(twins, "worth_of_near_rows", worth)
+    assert do_near_rows_tell(np.empty((5, 1)), np.empty((5, 1)), 0.4, least) is expected
+    assert found == asked
+
+
+def test_noise_seldom_says_that_near_rows_tell():
+    rng = np.random.default_rng(8)
+    tables = [(rng.normal(size=(20_000, 4)), rng.normal(size=(20_000, 1))) for _ in range(20)]
+    assert sum(twins.worth_of_near_rows(x, y, 0.4, 1000) > 0.04 for x, y in tables) > 0
+    assert not any(do_near_rows_tell(x, y, 0.4, 0.04) for x, y in tables)

@@ -5,6 +5,7 @@ import pytest
 
 import treecdf.training.ensemble as ensemble
 from treecdf import TreeFlowRegressor
+from treecdf.bases import conditional
 from treecdf.estimators.fitting import fit_table
 from treecdf.persist.checkpoint import NoCheckpoint
 from treecdf.training.contest import Contest, chosen
@@ -75,3 +76,10 @@ def test_groups_that_are_too_large_for_a_contest_have_all_kinds_trained(monkeypa
     x, y = two_modes(400)
     model = fit_sample(x, y, np.repeat([0, 1], [390, 10]))
     assert np.isfinite(model.log_prob(x, y)).all()
+
+
+def test_the_transform_of_the_outcome_is_chosen_once(monkeypatch):
+    asked, choose = [], conditional.choose_transform
+    monkeypatch.setattr(conditional, "choose_transform", lambda *args: asked.append(args) or choose(*args))
+    fit_sample(*two_modes(600))
+    assert len(asked) == 2  # for the contest, and for the base that won it

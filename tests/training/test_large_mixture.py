@@ -1,5 +1,6 @@
 """A boosted mixture of many more rows than the sample of a large table, where left-out rows are likelier by it."""
 
+import signal
 from dataclasses import replace
 
 import numpy as np
@@ -11,18 +12,19 @@ import treecdf.estimators.fitting
 import treecdf.training.streaming
 from treecdf import TreeFlowRegressor, load_model
 from treecdf.estimators import fitting
-from treecdf.training.streaming import Sampled
+from treecdf.training.parameters import read_settings
+from treecdf.training.streaming import Sampled, half_of
 
-N = 5000
+N = 8000
 RNG = np.random.default_rng(3)
-HEIGHTS = RNG.normal(size=(8, 8))  # of squares of the plane
+HEIGHTS = RNG.normal(size=(6, 6))  # of squares of the plane
 BY_BOOSTING = "by a boosted mixture: left-out rows are more likely"
 BY_TREES = "trees were grown on all others"
 
 
 def squares(n, rng):
     x = rng.uniform(size=(n, 2))
-    i, j = (8 * x).astype(int).T
+    i, j = (6 * x).astype(int).T
     side = np.where(rng.random(n) < 0.5, -2.0, 2.0)  # two modes, which a boosted mixture tells apart
     return pd.DataFrame(x, columns=["a", "b"]), side * (1 + 0.5 * HEIGHTS[i, j]) + 0.1 * rng.normal(size=n)
 
@@ -33,11 +35,12 @@ NEW_X, NEW_Y = squares(2000, RNG)
 
 @pytest.fixture(autouse=True)
 def large(monkeypatch):
-    """1,000 rows are a sample, and 5,000 rows are many."""
-    monkeypatch.setattr(fitting, "ROWS_READ_WHOLE", 1000)
-    monkeypatch.setattr(treecdf.training.streaming, "ROWS_OF_SAMPLE", 1000)
-    monkeypatch.setattr(treecdf.training.streaming, "ROWS_OF_LARGE_MIXTURE", 4000)
-    monkeypatch.setattr(fitting, "FEWEST_ROWS_OF_LARGE_MIXTURE", 3000)
+    """2,500 rows are a sample, 8,000 rows are many; a mixture of few rows is far behind."""
+    monkeypatch.setattr(fitting, "ROWS_READ_WHOLE", 2500)
+    monkeypatch.setattr(treecdf.training.streaming, "ROWS_OF_SAMPLE", 2500)
+    monkeypatch.setattr(treecdf.training.streaming, "ROWS_OF_LARGE_MIXTURE", 7000)
+    monkeypatch.setattr(fitting, "FEWEST_ROWS_OF_LARGE_MIXTURE", 6000)
+    monkeypatch.setattr(fitting, "FAR_BEHIND_FOR_LARGE_MIXTURE", 1.0)
 
 
 @pytest.fixture
@@ -58,7 +61,7 @@ def test_it_replaces_the_sample_where_more_rows_tell_more(monkeypatch):
     larger = fast().fit(X, Y)
     assert BY_BOOSTING in larger.summary()
     rows = int(larger.summary().split("learnt from ")[1].split(" of")[0].replace(",", ""))
-    assert 3800 < rows < 4200
+    assert 6800 < rows < 7200
     monkeypatch.setattr(fitting, "FEWEST_ROWS_OF_LARGE_MIXTURE", N + 1)
     sample = fast().fit(X, Y)
     assert BY_TREES in sample.summary()
@@ -71,7 +74,7 @@ def test_what_left_out_rows_gain_is_what_new_rows_gain(monkeypatch):
     monkeypatch.setattr(fitting, "fit_table", lambda *args, **how: states.append(whole(*args, **how)) or states[-1])
     model = fast().fit(X, Y)
     told = float(model.summary().split("more likely by ")[1].split(" nats")[0])
-    sample, larger = states
+    sample, _, _, larger = states  # two looks come between them
     assert told == pytest.approx(larger.left_out - sample.left_out, abs=5e-4)
     assert larger.left_out == pytest.approx(model.score(NEW_X, NEW_Y), abs=0.1)
 
@@ -110,7 +113,7 @@ def test_it_does_not_replace_a_sample_that_tells_all():
 
 
 def test_several_outcomes_are_a_chain_of_mixtures():
-    model = fast().fit(X, np.column_stack([Y, Y + 0.1 * RNG.normal(size=N)]))
+    model = fast().fit(X, np.column_stack([Y, Y + RNG.normal(size=N)]))
     assert BY_BOOSTING in model.summary()
     assert np.isfinite(model.log_prob(NEW_X, np.column_stack([NEW_Y, NEW_Y]))).all()
 
@@ -133,14 +136,82 @@ def test_validation_rows_judge_both():
 
 
 def test_an_interrupt_keeps_the_sample(monkeypatch):
-    whole, calls = fitting.fit_table, []
+    whole = fitting.fit_table
 
-    def second_is_stopped(*args, **how):
-        calls.append(how)
-        state = whole(*args, **how)
-        return state if len(calls) == 1 else replace(state, missing=("something",))
+    def large_one_is_stopped(*args, **how):
+        state, kind = whole(*args, **how), how["sample"]
+        return replace(state, missing=("something",)) if kind.is_for_mixture and not kind.is_look else state
 
-    monkeypatch.setattr(fitting, "fit_table", second_is_stopped)
+    monkeypatch.setattr(fitting, "fit_table", large_one_is_stopped)
     with pytest.warns(UserWarning, match="without a boosted mixture of more rows"):
         model = fast(on_interrupt="keep").fit(X, Y)
     assert BY_BOOSTING not in model.summary()
+
+
+@pytest.mark.parametrize("call", [2, 4])
+def test_an_interrupt_before_a_mixture_learns_keeps_the_sample(monkeypatch, call):
+    whole, calls = fitting.fit_ensemble, []
+
+    def interrupted(*args):
+        calls.append(args)
+        if len(calls) == call:
+            signal.raise_signal(signal.SIGINT)
+        return whole(*args)
+
+    monkeypatch.setattr(fitting, "fit_ensemble", interrupted)
+    with pytest.warns(UserWarning, match="without a boosted mixture of more rows"):
+        model = fast(on_interrupt="keep").fit(X, Y)
+    assert len(calls) == call
+    assert np.isfinite(model.log_prob(NEW_X, NEW_Y)).all()
+
+
+@pytest.mark.parametrize(
+    ("effort", "half", "whole", "expected"),
+    [
+        ("fast", -1.7, None, False),  # too far behind to look again
+        ("fast", -0.9, -0.7, True),  # .11 are missing, .2 were gained
+        ("fast", -1.0, -0.88, False),  # gained .12, but .29 are missing
+        ("default", -1.0, -0.88, True),  # three doublings of the rows may gain .36
+        ("default", -0.9, -0.85, False),
+        ("fast", -0.7, -0.72, False),  # more rows told nothing
+        ("fast", -0.55, -0.58, True),  # it is ahead already
+        ("default", np.nan, None, False),  # validation_fraction is 0: nobody knows
+    ],
+)
+def test_mixtures_of_half_of_the_sample_and_of_all_of_it_tell_what_more_rows_promise(
+    monkeypatch, effort, half, whole, expected
+):
+    answers = [half] if whole is None else [half, whole]
+    monkeypatch.setattr(fitting, "_look", lambda *_: answers.pop(0))
+    rows = X[:1000], Y[:1000], None, None
+    settings = read_settings(TreeFlowRegressor(effort=effort).get_params(deep=False))
+    assert fitting._is_promising(settings, rows, None, -0.6, 8000) is expected
+    assert not answers
+
+
+def test_half_of_the_rows_does_not_depend_on_their_order():
+    rows = X[:1000], Y[:1000], np.arange(1000.0), np.arange(1000) // 4
+    turned = X[:1000][::-1], Y[:1000][::-1], np.arange(1000.0)[::-1], np.arange(1000)[::-1] // 4
+    half, other = half_of(rows), half_of(turned)
+    assert 450 < len(half[0]) < 550
+    for part, again in zip(half, other, strict=True):
+        np.testing.assert_array_equal(part, again[::-1])
+    np.testing.assert_array_equal(half[0], X.iloc[half[2].astype(int)])
+
+
+def test_a_slow_mixture_is_trained_only_if_a_quick_one_of_half_of_its_rows_is_nearly_as_good(monkeypatch):
+    monkeypatch.setattr(fitting, "_is_promising", lambda *_: True)
+    monkeypatch.setattr(fitting, "_look", lambda *_: -100.0)
+    assert BY_BOOSTING not in fast(effort="default", max_trees=1).fit(X, Y).summary()
+
+
+def test_validation_rows_judge_the_looks_too(monkeypatch):
+    whole, judged = fitting.fit_table, []
+
+    def note(settings, train, validation, *args, **how):
+        judged.append(validation is not None)
+        return whole(settings, train, validation, *args, **how)
+
+    monkeypatch.setattr(fitting, "fit_table", note)
+    fast().fit(X, Y, X_val=NEW_X, y_val=NEW_Y)
+    assert judged == [True] * 4

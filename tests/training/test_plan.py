@@ -15,7 +15,7 @@ from treecdf.bases.learners import Polynomial
 from treecdf.data.table import has_repeats
 from treecdf.training.defaults import default_learners, default_mixture
 from treecdf.training.parameters import read_settings
-from treecdf.training.plan import EFFORTS, OfLargeTable, make_plan
+from treecdf.training.plan import EFFORTS, OfLargeTable, make_plan, refining_recipe
 
 FREE = (None, None)
 ABOVE_ZERO = (0.0, None)
@@ -396,3 +396,14 @@ def test_a_summary_says_how_the_outcome_was_transformed():
 def test_there_is_no_summary_before_fit():
     with pytest.raises(NotFittedError):
         TreeFlowRegressor().summary()
+
+
+def test_fast_trees_on_many_other_rows_are_few_and_learn_quickly():
+    def own(**given):
+        return read_settings(TreeFlowRegressor(**given).get_params(deep=False))
+
+    few, many = (refining_recipe(own(effort="fast"), [(None, None)], n) for n in (39_999, 40_000))
+    assert (few.max_trees, many.max_trees) == (20, 10)
+    assert many.growth.c0 == 2.5 * few.growth.c0
+    slow = [refining_recipe(own(effort="default"), [(None, None)], n) for n in (2000, 10**6)]
+    assert slow[0] == slow[1]

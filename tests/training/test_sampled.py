@@ -114,7 +114,7 @@ def test_what_comes_out_equals_the_parts_one_by_one(path):
     assert 0.08 < aside.mean() < 0.12
     standardize, base = Learnt.of(sample.mixture_, table.x.shape[1])
     parts = [locate(table.take(mask), standardize, base) for mask in (~aside, aside)]
-    recipe = refining_recipe(settings, [(None, None)])
+    recipe = refining_recipe(settings, [(None, None)], len(table))
     plain = _fit_trees(recipe, standardize, base, [FoldRows(*parts)], np.random.default_rng(0), TrainingContext())
     assert sum(plain.history.kept) > 2
     np.testing.assert_allclose(fitted.history_["validation"], plain.history.validation, atol=1e-9)

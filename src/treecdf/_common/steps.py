@@ -22,6 +22,10 @@ class Interrupted(Exception):
     """A training job was interrupted before it had a usable result."""
 
 
+class Stopped(KeyboardInterrupt):
+    """Training was asked to stop and did so before it had anything to keep."""
+
+
 class Stop:
     """A request to end a fit at its next tree: a file at `path`, which all processes of the fit can see."""
 

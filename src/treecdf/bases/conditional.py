@@ -104,7 +104,7 @@ class Conditional(WholeCube):
         later = child(rng)  # for what follows the steps: a fit that goes on does not know every state between them
         with part("scales of covariates and outcome", 0.0, 0.1):
             rows = replace(rows, scale=choose_scale(x, y, weight, rows.fold, rng))
-            transform = choose_transform(rows, 0.0 if bound[0] is None else bound[0], rng)
+            transform = rows.transform or choose_transform(rows, 0.0 if bound[0] is None else bound[0], rng)
         g, log_slope = transform.forward(y)
         rise = np.exp(-np.median(log_slope)) if transform.unit > 0 else transform.scale
         step = recording_step(y) / rise

@@ -17,6 +17,7 @@ from treecdf.bases.learners.polynomial import FittedPolynomial
 from treecdf.bases.learners.protocol import Learner, Predictor
 from treecdf.bases.straightening import Straightener, on_both_scales
 from treecdf.bases.taming import tame
+from treecdf.bases.transform import OutcomeTransform
 from treecdf.data.table import Table
 
 _LARGEST_ERROR = 1.5  # times the stack's: learners with a larger error get no component of their own
@@ -37,6 +38,7 @@ class TrainingRows:
     ends: Array | None = None  # (n, 2): of the cells that the outcomes were recorded in, if they were
     may_be_held: bool = True  # whether the model may hold some of these rows
     n_tails: int | None = None  # rows that tails are compared on at most; None: all
+    transform: OutcomeTransform | None = None  # of the outcome, if it is known
 
     @staticmethod
     def of(table: Table, z: Array, fold: Ints, may_be_held: bool = True) -> TrainingRows:

@@ -17,6 +17,9 @@ _CHUNK_ROWS = 50  # of them at a time, to bound memory
 _CROWD = 30  # the distance to the nearest of so many rows is what is usual around a row
 _NEAR_COPY = 0.005  # of it: what is nearer is a copy with some noise; by chance 14 % of the rows on a curve are so near
 _ASKED_NEIGHBOURS = 3000  # rows that are asked what the nearest others tell
+_ASKED_FIRST = 1000  # the same if what their answer is compared with is at least twice as much as
+_DOUBTFUL = 0.05  # what may be chance: the answers of 3,000 rows have a standard error of .014, of 1,000 of .025
+_ASKED_IN_DOUBT = 12_000  # the same if the first answer is above what it is compared with, but not by so much (ADR 49)
 _SMALLEST_ERROR = 1e-3  # standard deviations of the outcome that are added to errors before logarithms are taken
 _BY_CHANCE = 0.1  # twins of a row that chance would give, at most: more are no sign of groups
 
@@ -67,14 +70,22 @@ def note_on_near_copies(x: Array, y: Array) -> tuple[str, ...]:
     )
 
 
-def worth_of_near_rows(x: Array, y: Array, share: float) -> float:
+def do_near_rows_tell(x: Array, y: Array, share: float, least: float) -> bool:
+    """Whether `worth_of_near_rows` is more than `least`; if it seems so, but not clearly, more rows are asked."""
+    worth = worth_of_near_rows(x, y, share, _ASKED_FIRST if least >= 2 * _DOUBTFUL else _ASKED_NEIGHBOURS)
+    if least < worth < least + _DOUBTFUL:
+        worth = worth_of_near_rows(x, y, share, _ASKED_IN_DOUBT)
+    return worth > least
+
+
+def worth_of_near_rows(x: Array, y: Array, share: float, n_asked: int = _ASKED_NEIGHBOURS) -> float:
     """How much better the nearest of all rows predicts outcomes y (n, d) than the nearest of a share of them.
 
-    It is the mean difference of the logarithms of the errors over a sample of rows with covariates x (n, q). Rows must
-    be in random order.
+    It is the mean difference of the logarithms of the errors over the first n_asked rows, of covariates x (n, q), at
+    most a fifth of all. Rows must be in random order.
     """
     x, y = _standardised(x), _standardised(y)
-    n_asked = min(_ASKED_NEIGHBOURS, len(x) // 5)
+    n_asked = min(n_asked, len(x) // 5)
     points, values, n_fewer = x[n_asked:], y[n_asked:], round(share * (len(x) - n_asked))
     # Squared distances up to the row's own length, which does not change their order, as one product
     asked = np.column_stack([-2 * x[:n_asked], np.ones(n_asked)]).astype(np.float32)

@@ -13,11 +13,9 @@ from numpy.typing import ArrayLike
 
 from treecdf._common.protocols import Frame
 from treecdf._common.random import as_generator
-from treecdf._common.steps import stop_by_interrupt
+from treecdf._common.steps import Stopped, stop_by_interrupt
 from treecdf._common.typing import Bound
 from treecdf._kernels.compiling import announce_compilation, end_announcement
-from treecdf.bases.boosted_mixture import BoostedMixture
-from treecdf.bases.conditional import Conditional
 from treecdf.data.exposure import as_rates, check_exposure, read_exposure
 from treecdf.data.reading import Schema, opened, opened_outcomes
 from treecdf.data.recording import notes
@@ -36,7 +34,7 @@ from treecdf.data.table import (
     read_table,
     read_weights,
 )
-from treecdf.data.twins import note_on_near_copies, note_on_twins, worth_of_near_rows
+from treecdf.data.twins import do_near_rows_tell, note_on_near_copies, note_on_twins
 from treecdf.estimators.progress import Progress, expected_work, reporter, say_once
 from treecdf.estimators.state import schema_state
 from treecdf.flows.learnt import count_trees
@@ -47,7 +45,6 @@ from treecdf.training.defaults import (
     FAR_BEHIND_FOR_LARGE_MIXTURE,
     FEWEST_ROWS_OF_LARGE_MIXTURE,
     NEAR_ROWS_TELL,
-    ROWS_OF_FIRST_MIXTURE,
     ROWS_READ_WHOLE,
     SHARE_OF_FEWER_ROWS,
     WORTH_A_LARGE_MIXTURE,
@@ -61,8 +58,8 @@ from treecdf.training.plan import OfLargeTable, Plan, is_conditional, make_plan
 from treecdf.training.recording import Recording, learn_recording
 from treecdf.training.settings import FitSettings
 from treecdf.training.sources.memory import MemoryPieces
-from treecdf.training.sources.pieces import PieceReader, Pieces, take_rows
-from treecdf.training.streaming import Sampled, chained, fit_pieces, is_one_flow, links_of
+from treecdf.training.sources.pieces import PieceReader, Pieces
+from treecdf.training.streaming import Sampled, chained, fit_pieces, half_of, is_one_flow, links_of
 
 # X, y, sample_weight and groups as the user passes them.
 Given = tuple[ArrayLike | Frame, ArrayLike, ArrayLike | None, ArrayLike | None]
@@ -230,8 +227,8 @@ def _large_mixture(
 ) -> FittedState | None:
     """A boosted mixture of many more rows than the sample; None unless left-out rows are more likely by it (ADR 52).
 
-    It is tried if a boosted mixture is part of `state`, the model of the sample, or if a mixture of some rows of the
-    sample, which are `given`, is not far behind it.
+    It is tried if mixtures of the sample, whose rows are `given`, promise that it is worth more than `state`, the model
+    of the sample. What an interrupt ends is missing.
     """
     known = state.attributes
     is_tried = settings.base in ("auto", "mixture") and settings.stages is None
@@ -239,15 +236,18 @@ def _large_mixture(
     is_tried &= known["grid_"] is None and known["atoms_"] is None
     if not is_tried or sampled.n_rows < FEWEST_ROWS_OF_LARGE_MIXTURE:
         return None
-    own, many = replace(settings, base="mixture", max_trees=0), OfLargeTable(False, is_for_mixture=True)
-    bases = [flow.base for flow in known["mixture_"].tree_flows()]
-    if not any(isinstance(base, Conditional) and isinstance(base.components, BoostedMixture) for base in bases):
-        some = take_rows(*given, 0, max(1, sampled.expected // ROWS_OF_FIRST_MIXTURE))
-        first = fit_table(replace(own, effort="fast", verbose=0), some, None, NoCheckpoint(), sample=many)
-        if not first.left_out > state.left_out - FAR_BEHIND_FOR_LARGE_MIXTURE:
+    own = replace(settings, base="mixture", max_trees=0)
+    try:
+        larger = sampled.larger()
+        if not _is_promising(own, given, validation, state.left_out, larger.expected):
             return None
-    larger, rows = sampled.larger().drawn()
-    found = fit_table(own, rows, validation, NoCheckpoint(), sample=many)
+        larger, rows = larger.drawn()
+        is_slow, nearly = settings.effort != "fast", state.left_out - WORTH_A_LARGE_MIXTURE
+        if is_slow and not _look(own, half_of(rows), validation) > nearly:
+            return None
+        found = fit_table(own, rows, validation, NoCheckpoint(), sample=OfLargeTable(False, is_for_mixture=True))
+    except Stopped:
+        return replace(state, missing=("a boosted mixture of more rows",))
     if found.missing:
         return replace(state, missing=("a boosted mixture of more rows",))
     more = found.attributes
@@ -263,10 +263,31 @@ def _large_mixture(
     return replace(found, attributes=more | {"notes_": (*more["notes_"], note)})
 
 
+def _is_promising(settings: FitSettings, given: Given, validation: Given | None, least: float, n_larger: int) -> bool:
+    """Whether left-out rows may have more than `least`, the sample's, by a mixture of n_larger rows.
+
+    Quick mixtures of half of the sample and of all of it tell. More rows are taken to gain at most what the second one
+    gained by twice the rows, or so much by every doubling if the mixture will be trained with more care than these.
+    """
+    half = _look(settings, half_of(given), validation)
+    if not half > least - FAR_BEHIND_FOR_LARGE_MIXTURE:
+        return False
+    whole = _look(settings, given, validation)
+    doublings = 1.0 if settings.effort == "fast" else float(np.log2(n_larger / np.shape(given[0])[0]))
+    return least + WORTH_A_LARGE_MIXTURE - whole <= doublings * max(whole - half, 0.0)
+
+
+def _look(settings: FitSettings, rows: Given, validation: Given | None) -> float:
+    """Mean log density of left-out rows by a quick mixture of some rows."""
+    kind = OfLargeTable(False, is_for_mixture=True, is_look=True)
+    quick = replace(settings, effort="fast", verbose=0)
+    return fit_table(quick, rows, validation, NoCheckpoint(), sample=kind).left_out
+
+
 def _do_near_rows_tell(settings: FitSettings, given: Given) -> bool:
     """Whether the nearest rows of a smaller sample would predict clearly worse, being less near (ADR 49)."""
     table = learn_table(*given, settings.categorical_features, np.random.default_rng(0))[0]
-    return worth_of_near_rows(table.x, table.y, SHARE_OF_FEWER_ROWS) > NEAR_ROWS_TELL[settings.effort]
+    return do_near_rows_tell(table.x, table.y, SHARE_OF_FEWER_ROWS, NEAR_ROWS_TELL[settings.effort])
 
 
 def _refined(settings: FitSettings, sampled: Sampled, state: FittedState) -> Ensemble | None:

@@ -114,7 +114,8 @@ def fit_conditional_flows(
     fold, validation = left_out.fold, left_out.validation
     standardize = Standardizer.fit(table.x, table.weight)
     z = standardize(table.x)
-    training_rows = replace(TrainingRows.of(table, z, fold, recipe.remember_rows), n_tails=recipe.rows_of_tails)
+    known = TrainingRows.of(table, z, fold, recipe.remember_rows)
+    training_rows = replace(known, n_tails=recipe.rows_of_tails, transform=recipe.transform)
     share_of_base = _SHARE_OF_BASE if recipe.max_trees else 1.0
     with part("base", 0.0, share_of_base):
         base, parameters = Conditional.cross_fit(learner, training_rows, recipe.bounds[0], rng, context.steps)

@@ -9,6 +9,7 @@ import numpy as np
 
 from treecdf._common.typing import Ints
 from treecdf.bases.components import ComponentLearner
+from treecdf.bases.conditional import Conditional
 from treecdf.data.table import Table
 from treecdf.training.boosting import LeftOut, fit_conditional_flows
 from treecdf.training.context import TrainingContext
@@ -47,6 +48,9 @@ class Contest:
             fitted = fit_conditional_flows(recipe, learner(*few.x.shape), few, left_out, rng, TrainingContext())
             assert fitted.left_out is not None
             scores[name] = float(np.average(fitted.left_out, weights=few.weight))
+            base = fitted.flows[0].base
+            if isinstance(base, Conditional):  # the others need not choose again
+                recipe = replace(recipe, transform=base.transform)
         return chosen(scores, self.only_best)
 
 

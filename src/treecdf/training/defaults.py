@@ -27,6 +27,9 @@ MEMBERS = {"default": 3, "best": 10}
 FAST_WINDOW = 3
 # Trees of a fast fit on a conditional base at most, to bound time.
 FAST_TREES = 20
+# The same of trees on all rows that are not in a sample, if these are many; their rate is 2.5 times as high (ADR 51).
+FAST_TREES_ON_MANY_OTHERS = 10
+MANY_OTHERS = 40_000
 # Trees on a conditional base at most on more than MANY_ROWS rows; their rate is four times as high there.
 TREES_ON_MANY_ROWS = 300
 # Nats, all left-out rows together, that trees on a conditional base have to gain, or there are none: on linear normal
@@ -66,9 +69,8 @@ FOLDS_OF_FAST_SAMPLE = 2
 FEWEST_ROWS_OF_LARGE_MIXTURE = 150_000
 ROWS_OF_LARGE_MIXTURE = 300_000
 FOLDS_OF_LARGE_MIXTURE = 2
-# Rows of the sample that a first mixture is learnt from, and the nats a row by which it may be behind the model of the
-# sample if that has no mixture: flights .04, tables that are no better off by more rows .13 and more (ADR 52).
-ROWS_OF_FIRST_MIXTURE = 24_000
+# Nats a row by which a mixture of half of the sample may be behind the model of the sample, or it is not looked at one
+# of all of it; what that one gained over the one of half is what more rows are taken to gain at most (ADR 52).
 FAR_BEHIND_FOR_LARGE_MIXTURE = 0.1
 WORTH_A_LARGE_MIXTURE = 0.01
 # How much nearer, in logarithms, the outcome of the nearest row of a sample has to be than that of the nearest row of
@@ -186,6 +188,12 @@ def large_mixture(q: int, effort: str) -> MixtureBoosting:
         7, rate, max_rounds, min_rows=20, subsample=0.7, column_fraction=fraction, patience=10, n_bins=254
     )
     return MixtureBoosting((3, 8), settings, ROWS_OF_LOOK)
+
+
+def look_at_large_mixture(q: int) -> MixtureBoosting:
+    """How mixtures of few rows are learnt that tell whether one of many is worth its time (ADR 52)."""
+    quick = large_mixture(q, "fast")
+    return replace(quick, counts=quick.counts[:1], settings=replace(quick.settings, patience=3, n_bins=64))
 
 
 def default_network_mixture(n: int, q: int, effort: str) -> MixtureNetwork:

@@ -11,7 +11,7 @@ from functools import partial
 import numpy as np
 from scipy.special import logsumexp
 
-from treecdf._common.steps import Interrupted, Sizes
+from treecdf._common.steps import Interrupted, Sizes, Stopped
 from treecdf._common.typing import Array, Ints, Units
 from treecdf.bases.components import ComponentLearner, MixtureLearner
 from treecdf.bases.looking import look_at_mixture
@@ -87,13 +87,13 @@ def fit_ensemble(
 ) -> Ensemble:
     """Train all families and weigh them; given validation rows replace those set aside from the table.
 
-    If training is stopped, the ensemble has what was trained so far; if that is nothing, KeyboardInterrupt is raised.
+    If training is stopped, the ensemble has what was trained so far; if that is nothing, Stopped is raised.
     """
     trainer = _Trainer(plan, table, validation, rng, workers)
     families = trainer.chains()
     families += trainer.joint_families(families)
     if not families:
-        raise KeyboardInterrupt
+        raise Stopped
     left_out = np.column_stack([family.left_out for family in families])
     kept, weights = weigh_families(left_out, trainer.left_out_rows.weight)
     chosen = tuple(families[k] for k in kept)
@@ -150,7 +150,7 @@ def fit_streamed(
     fit = partial(fit_streamed_flow, recipe, partial(open_sources, aside), given)
     (fitted,) = workers.run([Job(fit, Sizes(n_covariates, len(recipe.bounds), 1 if len(aside) else None))], rng)
     if fitted is None:
-        raise KeyboardInterrupt
+        raise Stopped
     left_out = np.full(1, np.nan) if fitted.left_out is None else fitted.left_out
     family = Family(name, fitted.flows, left_out, equal_weights(1))
     ended = ended_stages(family.name, [fitted.history])

@@ -18,6 +18,7 @@ from treecdf.training.classifiers import MLP, BoostedTrees, Constant, Logistic, 
 from treecdf.training.contest import USUAL, Contest
 from treecdf.training.defaults import (
     FAST_TREES,
+    FAST_TREES_ON_MANY_OTHERS,
     FAST_WINDOW,
     FEWEST_ROWS_OF_CONDITIONAL,
     FEWEST_ROWS_OF_MIXTURE,
@@ -26,6 +27,7 @@ from treecdf.training.defaults import (
     FOLDS_OF_HUGE_TABLES,
     FOLDS_OF_LARGE_MIXTURE,
     HUGE_ROWS,
+    MANY_OTHERS,
     MANY_ROWS,
     MEMBERS,
     MOST_OUTCOMES_OF_ROW_PENALTY,
@@ -42,6 +44,7 @@ from treecdf.training.defaults import (
     default_remembered,
     default_scales,
     large_mixture,
+    look_at_large_mixture,
 )
 from treecdf.training.settings import FitSettings, Growth, Recipe, Stage
 
@@ -72,6 +75,7 @@ class OfLargeTable:
 
     near_rows_tell: bool  # whether the nearest of more rows tells much more (ADR 49)
     is_for_mixture: bool = False  # whether these are many rows, for one boosted mixture (ADR 52)
+    is_look: bool = False  # whether this mixture only tells what one of more rows would be worth
 
 
 @dataclass(frozen=True)
@@ -168,17 +172,19 @@ def streamed_recipe(settings: FitSettings, bounds: Sequence[Bound]) -> Recipe:
     )
 
 
-def refining_recipe(settings: FitSettings, bounds: Sequence[Bound]) -> Recipe:
-    """The recipe of the trees that are grown on the other rows of a large table, on the model of a sample.
+def refining_recipe(settings: FitSettings, bounds: Sequence[Bound], n: int) -> Recipe:
+    """The recipe of the trees that are grown on the n other rows of a large table, on the model of a sample.
 
     Each tree sees all these rows unless the settings say otherwise: subsamples depend on row numbers, and so on the
     order.
     """
     growth, is_fast = _growth(settings, len(bounds)), settings.effort == "fast"
+    is_quick = is_fast and n >= MANY_OTHERS
+    most = FAST_TREES_ON_MANY_OTHERS if is_quick else FAST_TREES if is_fast else TREES_ON_MANY_ROWS
     return Recipe(
         stages=_read_stages(None, REFINING_STAGES),
-        growth=replace(growth, c0=_quick(growth, 4.0).c0),
-        max_trees=min(FAST_TREES if is_fast else TREES_ON_MANY_ROWS, settings.max_trees),
+        growth=replace(growth, c0=_quick(growth, 10.0 if is_quick else 4.0).c0),
+        max_trees=min(most, settings.max_trees),
         window=min(FAST_WINDOW, settings.early_stopping_window) if is_fast else settings.early_stopping_window,
         bounds=tuple(bounds),
         margin=settings.margin,
@@ -279,7 +285,7 @@ def _component_learner(settings: FitSettings, n: int, q: int, sample: OfLargeTab
     if sample is not None:
         n = max(n, HUGE_ROWS + 1)
     if sample is not None and sample.is_for_mixture:
-        return large_mixture(q, settings.effort)
+        return look_at_large_mixture(q) if sample.is_look else large_mixture(q, settings.effort)
     if settings.base == "mixture":
         return default_mixture(n, q, settings.effort)
     if settings.base == "network":

@@ -13,6 +13,7 @@ from treecdf._common.protocols import Classifier, Clusterer, Regressor, Seed
 from treecdf._common.typing import Array, Bound
 from treecdf.bases.box import MARGIN
 from treecdf.bases.learners.protocol import Learner
+from treecdf.bases.transform import OutcomeTransform
 from treecdf.training.classifiers.protocol import NodeClassifier
 
 # Settings that do not shape the model.
@@ -114,6 +115,7 @@ class Recipe:
     margin: float = MARGIN  # of the box
     remember_rows: bool = True  # whether the model may hold training rows
     rows_of_tails: int | None = None  # that tails of components are compared on at most; None: all
+    transform: OutcomeTransform | None = None  # of the outcome, for a conditional base; None: it is chosen
     least_gain: float = 0.0  # nats, all validation rows together, that the trees of a stage gain, or there are none
 
 

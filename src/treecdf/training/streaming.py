@@ -25,11 +25,12 @@ from treecdf.training.jobs import Workers
 from treecdf.training.parameters import check_together
 from treecdf.training.plan import UNCONDITIONAL_NAMES, refining_recipe, streamed_recipe
 from treecdf.training.settings import FitSettings, Recipe
-from treecdf.training.sources.pieces import Opened, Pick, Piece, PieceReader, Pieces, joined
+from treecdf.training.sources.pieces import Opened, Pick, Piece, PieceReader, Pieces, joined, take
 from treecdf.training.sources.rows import SAMPLE_ROWS
 
 # A sample is drawn by this key whatever the seed, so that a fit that goes on from a checkpoint has the same.
 _KEY_OF_SAMPLE = 0x5851F42D4C957F2D
+_KEY_OF_HALF = 0x2545F4914F6CDD1D
 # Times that a sample may be smaller or larger than it should be, and draws that are made until one is not.
 _FAR_FROM_EXPECTED, _MOST_DRAWS = 4, 20
 # Share of the rows that stop the trees after a sample's model if validation_fraction is 0.
@@ -173,11 +174,20 @@ class Sampled:
                 return self.pieces.sources(own, places, np.column_stack([counts - n_aside, n_aside]), pool)
 
             q = reader.schema.covariates.width + len(given)
-            recipe, learnt = refining_recipe(settings, [reader.bounds[outcome]]), Learnt.of(mixture, q)
+            recipe = refining_recipe(settings, [reader.bounds[outcome]], int(ends[-1]))
+            learnt = Learnt.of(mixture, q)
             every = np.concatenate(units)
             return fit_streamed(recipe, open_sources, every, q, fraction, rng, workers, learnt, name="refined")
 
         return [refined(*link) for link in links]
+
+
+def half_of(rows: Piece) -> Piece:
+    """Half of some rows, drawn by their contents; groups do not stay together."""
+    X, y, weight, groups = rows
+    chosen = np.flatnonzero(Pick(0.5, _KEY_OF_HALF).mask(X, y, None, 0))
+    weight, groups = (None if part is None else np.asarray(part)[chosen] for part in (weight, groups))
+    return take(X, chosen), take(y, chosen), weight, groups
 
 
 def links_of(mixture: Mixture) -> list[tuple[Mixture, int, tuple[int, ...]]]:
