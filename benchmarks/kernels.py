@@ -117,7 +117,7 @@ def _grow() -> Case:
     gradient, ones = np.random.default_rng(1).normal(size=(N_ROWS, 1)), np.ones((N_ROWS, 1))
     given = (gradient, ones, ones[:, 0].copy(), np.arange(N_COVARIATES), 64, 5.0, 1.0)
     rows = np.arange(N_ROWS)
-    return Case(grow, lambda: (codes, rows, *given, *(part[0] for part in tree)), N_ROWS, "row, depth 5")
+    return Case(grow, lambda: (codes, rows, *given, *(part[0].copy() for part in tree)), N_ROWS, "row, depth 5")
 
 
 def _add_trees() -> Case:

@@ -148,6 +148,15 @@ def test_an_interrupt_keeps_the_sample(monkeypatch):
     assert BY_BOOSTING not in model.summary()
 
 
+@pytest.fixture
+def heard():
+    """SIGINT is heard, which background jobs of a shell ignore."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heard")
 @pytest.mark.parametrize("call", [2, 4])
 def test_an_interrupt_before_a_mixture_learns_keeps_the_sample(monkeypatch, call):
     whole, calls = fitting.fit_ensemble, []
