@@ -11,7 +11,7 @@ END = "<!-- End of what is written from the rows. -->"
 
 # Heading, experiment and methods of each table of the paper.
 TABLES = (
-    ("One outcome", "univariate", ("paper",)),
+    ("One outcome", "univariate", ("paper", "exhaustive")),
     ("Ablation of split search and node classifiers", "ablation", ("full", "middle", "lr", "mlp")),
     ("Constant and scale-dependent rates", "gamma", ("gamma0", "paper")),
     ("Simulations", "simulations", ("paper", "rotated")),
