@@ -164,6 +164,12 @@ def test_no_rows_and_no_columns_are_a_leaf():
     )
 
 
+def test_a_tree_of_depth_0_is_a_leaf():
+    codes, _, gradient, hessian = problem(6)
+    tree = fit(codes, gradient, hessian, depth=0)
+    np.testing.assert_allclose(leaves(codes, tree)[:, 0], -gradient.sum() / (hessian.sum() + 0.7))
+
+
 def test_the_rate_scales():
     codes, _, gradient, hessian = problem(7)
     tree = fit(codes, gradient, hessian)

@@ -9,6 +9,7 @@ import pytest
 from sklearn.linear_model import Ridge
 
 import treecdf.estimators.fitting
+import treecdf.training.ensemble
 import treecdf.training.streaming
 from treecdf import TreeFlowRegressor, load_model
 from treecdf.estimators import fitting
@@ -172,6 +173,76 @@ def test_an_interrupt_before_a_mixture_learns_keeps_the_sample(monkeypatch, call
         model = fast(on_interrupt="keep").fit(X, Y)
     assert len(calls) == call
     assert np.isfinite(model.log_prob(NEW_X, NEW_Y)).all()
+
+
+@pytest.mark.usefixtures("heard")
+@pytest.mark.parametrize(
+    ("call", "missing"), [(1, "trees of the other rows"), (2, "a boosted mixture"), (4, "a boosted mixture")]
+)
+def test_an_interrupt_while_a_fit_learns_is_heard_when_it_ends(monkeypatch, call, missing):
+    """A quick mixture learns in one step: the request comes too late for it, but not for what follows."""
+    whole, calls = fitting.fit_ensemble, []
+
+    def interrupted(*args):
+        calls.append(args)
+        ensemble = whole(*args)
+        if len(calls) == call:
+            signal.raise_signal(signal.SIGINT)
+        return ensemble
+
+    monkeypatch.setattr(fitting, "fit_ensemble", interrupted)
+    model = fast(on_interrupt="keep")
+    if call == 4:  # the large mixture itself is ready, and better
+        assert BY_BOOSTING in model.fit(X, Y).summary()
+    else:
+        with pytest.warns(UserWarning, match=f"without {missing}"):
+            model.fit(X, Y)
+    assert len(calls) == call
+
+
+@pytest.mark.usefixtures("heard")
+def test_an_interrupt_between_fits_keeps_the_sample(monkeypatch):
+    def interrupted(rows):
+        signal.raise_signal(signal.SIGINT)
+        return half_of(rows)
+
+    monkeypatch.setattr(fitting, "half_of", interrupted)
+    with pytest.warns(UserWarning, match="without a boosted mixture"):
+        model = fast(on_interrupt="keep").fit(X, Y)
+    assert np.isfinite(model.log_prob(NEW_X, NEW_Y)).all()
+    with pytest.raises(KeyboardInterrupt):
+        fast().fit(X, Y)
+
+
+@pytest.mark.usefixtures("heard")
+def test_an_interrupt_while_trees_grow_on_a_link_keeps_the_samples_chain(monkeypatch):
+    whole, calls = treecdf.training.ensemble.fit_streamed_flow, []
+
+    def interrupted(*args, **how):
+        calls.append(args)
+        signal.raise_signal(signal.SIGINT)
+        return whole(*args, **how)
+
+    monkeypatch.setattr(treecdf.training.ensemble, "fit_streamed_flow", interrupted)
+    both = np.column_stack([Y, Y + np.random.default_rng(1).normal(size=N)])
+    with pytest.warns(UserWarning, match="without trees of the other rows"):
+        model = fast(base="conditional", on_interrupt="keep").fit(X, both)
+    assert len(calls) == 1
+    assert np.isfinite(model.log_prob(X[:9], both[:9])).all()
+
+
+def test_a_text_that_half_of_the_sample_lacks_ends_the_look_alone(monkeypatch):
+    """A column of numbers and one text is of numbers where the text is missing; validation rows have it."""
+    values = np.random.default_rng(2).integers(0, 10, N).astype(float)
+
+    def without_the_text(rows):
+        half = half_of(rows)
+        return (half[0].assign(c=half[0]["c"].replace("x", 0.0).astype(float)), *half[1:])
+
+    monkeypatch.setattr(fitting, "half_of", without_the_text)
+    mixed = X.assign(c=np.where(values == 0, "x", values.astype(object)))
+    model = fast().fit(mixed, Y, X_val=mixed[:300], y_val=Y[:300])
+    assert BY_TREES in model.summary()
 
 
 @pytest.mark.parametrize(

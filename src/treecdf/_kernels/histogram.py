@@ -38,6 +38,9 @@ def grow(codes, rows, gradient, hessian, weight, columns, n_bins, min_rows, ridg
     sums, totals = np.empty((depth, begin[-1] * size)), np.empty((depth, size))
     limits, score = (n_bins, min_rows, ridge), np.empty(n_bins + 1)
     _plant(column, cut, missing_left, leaf, ridge)
+    if depth == 0:
+        _fill_leaf(order, values, size, ridge, leaf[0])
+        return
     nodes, n = np.zeros((depth + 1, 5), np.int64), 1  # that are still to come: level, place in it, rows, histogram
     nodes[0, 3] = len(rows)
     _fill_sums(codes, order, values, size, columns, look, room, sums[0], totals[0])

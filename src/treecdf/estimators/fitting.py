@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from treecdf._common.protocols import Frame
 from treecdf._common.random import as_generator
-from treecdf._common.steps import Stopped, stop_by_interrupt
+from treecdf._common.steps import Stop, Stopped, stop_by_interrupt
 from treecdf._common.typing import Bound
 from treecdf._kernels.compiling import announce_compilation, end_announcement
 from treecdf.data.exposure import as_rates, check_exposure, read_exposure
@@ -64,6 +64,9 @@ from treecdf.training.streaming import Sampled, chained, fit_pieces, half_of, is
 # X, y, sample_weight and groups as the user passes them.
 Given = tuple[ArrayLike | Frame, ArrayLike, ArrayLike | None, ArrayLike | None]
 
+# What an interrupt leaves out of the model of a large table.
+_LARGE_MIXTURE, _TREES_OF_OTHERS = "a boosted mixture of more rows", "trees of the other rows"
+
 
 @dataclass(frozen=True)
 class FittedState:
@@ -73,6 +76,7 @@ class FittedState:
     missing: tuple[str, ...]  # because the fit was interrupted
     ended: tuple[EndedStage, ...]  # because outcomes repeat
     left_out: float = np.nan  # mean log density of left-out rows, if it was asked for
+    was_stopped: bool = False  # by Ctrl-C, if only after all was learnt
 
 
 @ONE_BLAS_THREAD
@@ -119,8 +123,9 @@ def fit_table(
     recipes = [recipe for recipe in (plan.conditional, *plan.joint.values()) if recipe is not None]
     told = notes_on_width(recipes, table.x.shape[1]) + told
     recording = replace(recording, notes=recording.notes + told)
-    with _workers(settings, checkpoint, plan) as workers:
+    with _workers(settings, checkpoint, plan) as (workers, stop):
         ensemble = fit_ensemble(plan, table, held_out, rng, workers)
+        was_stopped = stop()
     attributes = {**schema_state(schema), **_recorded(names, recording)}
     if exposure is not None:
         ensemble = replace(ensemble, families=tuple(map(without_reach_of_last, ensemble.families)))
@@ -128,7 +133,8 @@ def fit_table(
     state = _state(settings, ensemble, table, rng, attributes)
     if sample is None:
         return state
-    return replace(state, left_out=ensemble.left_out((table if held_out is None else held_out).weight))
+    left_out = ensemble.left_out((table if held_out is None else held_out).weight)
+    return replace(state, left_out=left_out, was_stopped=was_stopped)
 
 
 def fit_in_memory(
@@ -178,7 +184,7 @@ def fit_table_in_pieces(
         if given is not None:
             raise ValueError(f"{name} of base={settings.base!r}: expected at most {ROWS_READ_WHOLE:,} rows.")
     rng = as_generator(settings.random_state)
-    with _workers(settings, NoCheckpoint()) as workers:
+    with _workers(settings, NoCheckpoint()) as (workers, _):
         fitted = fit_pieces(settings, pieces, sizes, rng, workers)
     width = notes_on_width([fitted.recipe], fitted.sample.x.shape[1])
     recording = Recording(
@@ -198,10 +204,17 @@ def _fit_sampled(
     state = fit_table(settings, given, validation, checkpoint, sample=known if sampled.leaves_enough(n) else None)
     if n == sampled.n_rows:
         return state
+    if state.was_stopped and not state.missing:
+        state = replace(state, missing=(_TREES_OF_OTHERS,))
     mixture = None if state.missing else _large_mixture(settings, sampled, given, state, validation)
     if mixture is not None:
         return mixture
-    refined = None if state.missing else _refined(settings, sampled, state)
+    try:
+        refined = None if state.missing else _refined(settings, sampled, state)
+    except KeyboardInterrupt:
+        if settings.on_interrupt != "keep":
+            raise
+        state, refined = replace(state, missing=(_TREES_OF_OTHERS,)), None
     n_trees = 0 if refined is None else sum(sum(history.kept) for history in refined.histories)
     of = f"{n:,} of {sampled.n_rows:,} rows"
     if refined is None:
@@ -246,14 +259,16 @@ def _large_mixture(
         if is_slow and not _look(own, half_of(rows), validation) > nearly:
             return None
         found = fit_table(own, rows, validation, NoCheckpoint(), sample=OfLargeTable(False, is_for_mixture=True))
-    except Stopped:
-        return replace(state, missing=("a boosted mixture of more rows",))
+    except KeyboardInterrupt:
+        if settings.on_interrupt != "keep":
+            raise
+        return replace(state, missing=(_LARGE_MIXTURE,))
     if found.missing:
-        return replace(state, missing=("a boosted mixture of more rows",))
+        return replace(state, missing=(_LARGE_MIXTURE,))
     more = found.attributes
     has_values = more["grid_"] is not None or more["atoms_"] is not None
     if has_values or not found.left_out > state.left_out + WORTH_A_LARGE_MIXTURE:
-        return None
+        return replace(state, missing=(_TREES_OF_OTHERS,)) if found.was_stopped else None
     gain = found.left_out - state.left_out
     n = int(np.shape(rows[0])[0])
     note = (
@@ -278,10 +293,19 @@ def _is_promising(settings: FitSettings, given: Given, validation: Given | None,
 
 
 def _look(settings: FitSettings, rows: Given, validation: Given | None) -> float:
-    """Mean log density of left-out rows by a quick mixture of some rows."""
+    """Mean log density of left-out rows by a quick mixture of some rows; NaN if these cannot be learnt from.
+
+    Half of the rows may lack the texts of a column, or all groups but one.
+    """
     kind = OfLargeTable(False, is_for_mixture=True, is_look=True)
     quick = replace(settings, effort="fast", verbose=0)
-    return fit_table(quick, rows, validation, NoCheckpoint(), sample=kind).left_out
+    try:
+        state = fit_table(quick, rows, validation, NoCheckpoint(), sample=kind)
+    except ValueError:
+        return np.nan
+    if state.was_stopped:
+        raise Stopped
+    return state.left_out
 
 
 def _do_near_rows_tell(settings: FitSettings, given: Given) -> bool:
@@ -300,7 +324,7 @@ def _refined(settings: FitSettings, sampled: Sampled, state: FittedState) -> Ens
     schema = Schema(None if names is None else tuple(names), known["covariates_"])
     bounds = read_bounds(settings.bounds, known["n_outcomes_"])
     reader = PieceReader(schema, bounds, atoms=np.empty(0) if atoms is None else atoms.values)
-    with _workers(settings, NoCheckpoint()) as workers:
+    with _workers(settings, NoCheckpoint()) as (workers, _):
         parts = sampled.refine(settings, links, reader, as_generator(settings.random_state), workers)
     if not parts:
         return None
@@ -361,8 +385,10 @@ def _read_validation(
 
 
 @contextlib.contextmanager
-def _workers(settings: FitSettings, checkpoint: NoCheckpoint, plan: Plan | None = None) -> Iterator[Workers]:
-    """The workers for the training jobs of a plan, with progress on the terminal and the handling of Ctrl-C."""
+def _workers(
+    settings: FitSettings, checkpoint: NoCheckpoint, plan: Plan | None = None
+) -> Iterator[tuple[Workers, Stop]]:
+    """The workers for the training jobs of a plan, and what Ctrl-C asks of them, with progress on the terminal."""
     announce_compilation(rewrite=not settings.verbose)
     with (
         contextlib.ExitStack() as ending,
@@ -372,5 +398,5 @@ def _workers(settings: FitSettings, checkpoint: NoCheckpoint, plan: Plan | None 
     ):
         ending.callback(end_announcement)
         work = None if plan is None else expected_work(plan)
-        yield Workers(settings.n_jobs, reporter(progress, work), partial(checkpoint.steps, stop))
+        yield Workers(settings.n_jobs, reporter(progress, work), partial(checkpoint.steps, stop)), stop
         progress.finish()

@@ -126,7 +126,10 @@ class NodeClassifier(Protocol):
 
 @runtime_checkable
 class FittedInPasses(Protocol):
-    """A node classifier that asks for its sums: those for several splits then come from the same passes."""
+    """A node classifier that asks for its sums: those for several splits then come from the same passes.
+
+    Its `fit` is not called: who changes one of the two in a subclass changes `passes`.
+    """
 
     def passes(self, rows: Rows, splits: Splits, rng: np.random.Generator, labels: int = 0) -> Passes:
         """As `fit`, where the rows have labels of this number."""
