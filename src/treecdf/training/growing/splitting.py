@@ -144,14 +144,15 @@ def _fitted(
 ) -> Iterator[NodeFits]:
     """The classifiers of each of the choices (count, k); a few choices at a time share their passes if they can."""
     basis = classifier.fit_basis(rows.n_covariates)
-    together = _MOST_TOGETHER if isinstance(classifier, FittedInPasses) else 1
+    # Asked once: the question takes as long as a small pass.
+    in_passes = classifier if isinstance(classifier, FittedInPasses) else None
+    together = 1 if in_passes is None else _MOST_TOGETHER
     for first in range(0, len(choices), together):
         several = [candidates.pick(index, len(choices) > 1) for index in choices[first : first + together]]
         for labels, splits in enumerate(several):
             rows.arrange(splits.axis, splits.cut, basis, labels)
-        if isinstance(classifier, FittedInPasses):
-            yield from fit_together(
-                rows, [classifier.passes(rows, splits, rng, labels) for labels, splits in enumerate(several)]
-            )
+        if in_passes is not None:
+            fits = [in_passes.passes(rows, splits, rng, labels) for labels, splits in enumerate(several)]
+            yield from fit_together(rows, fits)
         else:
             yield classifier.fit(rows, several[0], rng)
