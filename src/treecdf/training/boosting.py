@@ -227,7 +227,8 @@ class _Booster:
             if scores[k] > scores[best] and recipe.least_gain <= (scores[k] - scores[0]) * total:
                 best = k
                 self._all_rows("keep")
-            if self.validation and k >= recipe.window and scores[k] <= scores[k - recipe.window]:
+            least = recipe.gain_a_tree * recipe.window
+            if self.validation and k >= recipe.window and scores[k] - scores[k - recipe.window] <= least:
                 break
             if densest > _LARGEST_LOG_DENSITY * self.train[0].n_outcomes * (number + 1) / len(recipe.stages):
                 self.history.too_dense[-1] = k < recipe.max_trees

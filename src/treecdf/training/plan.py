@@ -26,6 +26,7 @@ from treecdf.training.defaults import (
     FOLDS_OF_FAST_SAMPLE,
     FOLDS_OF_HUGE_TABLES,
     FOLDS_OF_LARGE_MIXTURE,
+    GAIN_A_TREE,
     HUGE_ROWS,
     MANY_OTHERS,
     MANY_ROWS,
@@ -189,6 +190,7 @@ def refining_recipe(settings: FitSettings, bounds: Sequence[Bound], n: int) -> R
         bounds=tuple(bounds),
         margin=settings.margin,
         least_gain=WORTH_TREES,
+        gain_a_tree=GAIN_A_TREE,
     )
 
 
