@@ -131,13 +131,13 @@ def test_slip_5_the_penalty_decides_between_equal_splits():
         assert grow(u, Constant(), eta=eta).nodes["cut"][0] == pytest.approx(cut)
 
 
-def overfitting(*stages):
+def overfitting(*stages, **how):
     """A flow on 60 rows, which 200 validation rows contradict after some trees."""
     rng = np.random.default_rng(4)
     x, u = rng.normal(size=(260, 2)), rng.beta(2, 4, (260, 1))
     train, validation = Rows(x[:60], u[:60], np.ones(60)), Rows(x[60:], u[60:], np.ones(200))
     growth = Growth(**{**GROWTH, "min_samples_node": 4})
-    recipe = Recipe(stages, growth, max_trees=50, window=4, bounds=())
+    recipe = Recipe(stages, growth, max_trees=50, window=4, bounds=(), **how)
     (blocks,), history = boost([(train, validation)], recipe, np.random.default_rng(0))
     return blocks, history, x, u[:, None]
 
@@ -156,6 +156,16 @@ def test_slip_6_only_the_trees_up_to_the_best_validation_score_are_kept():
     np.testing.assert_allclose(kept, max(scores), atol=1e-12)
     # ... and that is better than what the paper would keep.
     assert kept > scores[-1] + 1e-3
+
+
+def test_trees_that_gain_too_little_are_the_last():
+    _, whole, _, _ = overfitting((Logistic(), 5))
+    (trees,), history, _, _ = overfitting((Logistic(), 5), gain_a_tree=0.02)
+    scores, grown = [0.0, *history.validation], len(history.validation)
+    assert [k for k in range(4, grown + 1) if scores[k] - scores[k - 4] <= 4 * 0.02] == [grown]
+    assert grown < len(whole.validation)
+    assert history.validation == whole.validation[:grown]
+    assert len(trees) == int(np.argmax(scores))
 
 
 def test_slip_6_the_next_stage_goes_on_from_the_kept_trees():

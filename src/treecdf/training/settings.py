@@ -117,9 +117,7 @@ class Recipe:
     rows_of_tails: int | None = None  # that tails of components are compared on at most; None: all
     transform: OutcomeTransform | None = None  # of the outcome, for a conditional base; None: it is chosen
     least_gain: float = 0.0  # nats, all validation rows together, that the trees of a stage gain, or there are none
-    gain_a_tree: float = (
-        0.0  # nats a validation row that a tree has to gain on average over a window, or training stops
-    )
+    gain_a_tree: float = 0.0  # nats a validation row that a tree has to gain, on average over a window, to go on
 
 
 @dataclass(frozen=True)
