@@ -281,14 +281,14 @@ def _large_mixture(
 def _is_promising(settings: FitSettings, given: Given, validation: Given | None, least: float, n_larger: int) -> bool:
     """Whether left-out rows may have more than `least`, the sample's, by a mixture of n_larger rows.
 
-    Quick mixtures of half of the sample and of all of it tell. More rows are taken to gain at most what the second one
-    gained by twice the rows, or so much by every doubling if the mixture will be trained with more care than these.
+    Quick mixtures of half of the sample and of all of it tell. More rows are taken to gain at most 1.5 times what the
+    second one gained by twice the rows, or so much by every doubling if the mixture will be trained with more care.
     """
     half = _look(settings, half_of(given), validation)
     if not half > least - FAR_BEHIND_FOR_LARGE_MIXTURE:
         return False
     whole = _look(settings, given, validation)
-    doublings = 1.0 if settings.effort == "fast" else float(np.log2(n_larger / np.shape(given[0])[0]))
+    doublings = 1.5 if settings.effort == "fast" else float(np.log2(n_larger / np.shape(given[0])[0]))
     return least + WORTH_A_LARGE_MIXTURE - whole <= doublings * max(whole - half, 0.0)
 
 
